@@ -18,7 +18,6 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
-	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
@@ -133,14 +132,14 @@ type host struct {
 	ask     string
 	ctl     string
 	started time.Time
-	queue   *sched.Queue[*Task]
+	queue   taskQueue
 	verify  *sched.Crew // makes slow signature checks
 	control *sched.Crew // answers aee.* intents and control messages
 	lookups *sched.Crew // answers the aee.* intents that may wait for a store
 	staff   sync.Once   // starts the workers
 
 	counts        counts
-	running       deadlines.List[*Task] // accepted and not answered, so that they can be cancelled
+	running       taskDeadlines // accepted and not answered, so that they can be cancelled
 	calls         calls.Agent
 	passed        delegated.Passed
 	delegating    sync.RWMutex // read-held while a live task passes to its receiver; a cancel waits for that

@@ -15,7 +15,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/share"
-	"github.com/aeemesh/aeemesh/mesh/internal/slots"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -44,8 +43,8 @@ type lane struct {
 	performing atomic.Int64 // their handler runs
 	finishing  atomic.Int64 // handler returned, message not acked
 	pace       pace
-	slots      *slots.Slots[*Task] // nil: no limit across the mesh
-	waits      *waits              // runs that wait for others
+	slots      taskSlots // nil: no limit across the mesh
+	waits      *waits    // runs that wait for others
 	guardian   *guardian.Guardian
 	tended     *tender.Lane
 	down       atomic.Pointer[error]

@@ -66,7 +66,7 @@ type Node struct {
 	hosts    hosts
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
-	beats    *beats.Beats[*host]
+	beats    heartbeats
 	told     *listen.Shared // control and monitoring messages
 	asked    *listen.Shared // plain text
 	clock    serverClock

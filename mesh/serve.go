@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
+	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
 	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
@@ -108,7 +109,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		h.tracer = a.Tracer.Tracer(telemetry.Scope)
 	}
 	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
-	h.running.Overdue, h.running.Held = h.overdue, h.nameHolder
+	h.running = &deadlines.List[*Task]{Overdue: h.overdue, Held: h.nameHolder}
 	if n.cfg.ReplayWindow > 0 {
 		h.controlReplay = sign.NewReplay(n.cfg.ReplayWindow)
 	}

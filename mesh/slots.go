@@ -20,7 +20,7 @@ const slotPatience = 2 * time.Second
 const slotsBack = 3 * time.Second
 
 // newSlots returns the slots (internal/slots) of an agent with a limit across the mesh.
-func newSlots(l *lane) *slots.Slots[*Task] {
+func newSlots(l *lane) taskSlots {
 	h := l.host
 	return slots.New(slots.Config[*Task]{
 		Entity: h.Entity, Instance: h.id, Most: h.MeshConcurrency, Store: l.cfg.Slots, Log: h.log,

@@ -53,9 +53,9 @@ func (w *writer) document(c *Checkpoint, header func(*field) bool) hole {
 	w.members(stateFields, reflect.ValueOf(d).Elem(), func(f *field) bool {
 		switch f.name {
 		case "conversation":
-			w.cache.messages.write(w, f, d.Conversation, messageFields)
+			writeList(&w.cache.messages, w, f, d.Conversation, messageFields)
 		case "memory_snapshot":
-			w.cache.memories.write(w, f, d.MemorySnapshot, memoryFields)
+			writeList(&w.cache.memories, w, f, d.MemorySnapshot, memoryFields)
 		case "provenance":
 			checksum = w.provenance(d.Provenance)
 		case "sc_standard":

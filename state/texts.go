@@ -24,26 +24,27 @@ type texts struct {
 	raws     map[rawKey]*rawText
 }
 
-// A list is the cached text of an array.
+// A list is the cached text of an array. It has no methods: each package that uses a Checkpoint
+// would compile them anew.
 type list[T comparable] struct {
 	items []T
 	ends  []int // of each item in text
 	text  []byte
 }
 
-// write writes the member f, a list of objects with the given fields, unless it is empty.
-func (l *list[T]) write(w *writer, f *field, items []T, members fields) {
+// writeList writes the member f, a list of objects with the given fields, unless it is empty.
+func writeList[T comparable](l *list[T], w *writer, f *field, items []T, members fields) {
 	if len(items) == 0 {
 		return
 	}
 	w.name(f.name)
 	w.b = append(w.b, '[')
-	w.fail(f.path, l.append(&w.b, items, members))
+	w.fail(f.path, appendList(l, &w.b, items, members))
 	w.b = append(w.b, ']')
 }
 
-// append writes items to dst with commas between them.
-func (l *list[T]) append(dst *[]byte, items []T, members fields) error {
+// appendList writes items to dst with commas between them.
+func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields) error {
 	same := 0
 	for same < len(items) && same < len(l.items) && items[same] == l.items[same] {
 		same++
