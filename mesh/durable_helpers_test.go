@@ -228,15 +228,11 @@ func (r *durableRig) begun(task *envelope.Envelope) *state.Checkpoint {
 // queued is how many messages the work queue holds.
 func (r *durableRig) queued() uint64 {
 	r.t.Helper()
-	s, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamWork)
+	s, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamWork) // which asks the server
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	info, err := s.Info(ctxFor(r.t))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return info.State.Msgs
+	return s.CachedInfo().State.Msgs
 }
 
 // drainedQueue waits until every message has been acknowledged.

@@ -21,15 +21,17 @@ func Within[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// Eventually polls until holds returns true, and fails the test where it never does.
+// Eventually polls until holds returns true, and fails the test where it never does. What has
+// not come for long is asked for less often, after a thirtieth of the time that it took.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
+	began := time.Now()
 	for !holds() {
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > Patience {
 			t.Fatalf("waited %v until %s", Patience, what)
 		}
-		pause := time.NewTimer(2 * time.Millisecond)
+		pause := time.NewTimer(min(max(2*time.Millisecond, waited/30), 50*time.Millisecond))
 		<-pause.C
 	}
 }
