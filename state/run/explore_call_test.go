@@ -46,7 +46,7 @@ func (w *world) callMoves(add func(string, func(*world) bool)) {
 // reports whether there was one to make.
 func (w *world) handles(x *workerAt, c *state.Checkpoint) bool {
 	m := &c.Mesh
-	switch n := c.Doc.Iteration.Int64(); {
+	switch n := steps(c); {
 	case w.calls.tool && n == 0:
 		w.call(x, c)
 	case w.calls.asks && n == stepsOfRun-1 && m.Loop == nil:

@@ -96,8 +96,11 @@ func (w *world) transferMoves(add func(string, func(*world) bool)) {
 		}
 		if x.phase == running && x.calling && x.rev > 0 {
 			add(name(i)+" is captured in its call", func(n *world) bool {
+				if n.rev != x.rev {
+					return false
+				}
 				c := n.w[i].cp.Clone()
-				if !run.CaptureNow(c) || n.rev != x.rev {
+				if !run.CaptureNow(c) {
 					return false
 				}
 				run.Capture(c, name(i), "m", noon)
@@ -257,7 +260,7 @@ func brokenMove(_, to *world) string {
 	}
 	was, _ := effect(t.cp)
 	is, _ := effect(c)
-	if t.cp.Doc.Iteration.Int64() != c.Doc.Iteration.Int64() || was != is || !slices.Equal(t.cp.Mesh.Commands, m.Commands) {
+	if steps(t.cp) != steps(c) || was != is || !slices.Equal(t.cp.Mesh.Commands, m.Commands) {
 		return "an old version is moved"
 	}
 	return ""

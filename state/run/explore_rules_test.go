@@ -28,7 +28,7 @@ func broken(from, to *world) string {
 		if x.phase == halted {
 			continue
 		}
-		if begins := was.phase != running || was.cp.Doc.Iteration != x.cp.Doc.Iteration; begins && from.rec != nil && x.cp.Doc.Iteration.Int64() < from.rec.Doc.Iteration.Int64() {
+		if begins := was.phase != running || was.cp.Doc.Iteration != x.cp.Doc.Iteration; begins && from.rec != nil && steps(x.cp) < steps(from.rec) {
 			return "a finished step runs again"
 		}
 	}
@@ -54,9 +54,9 @@ func broken(from, to *world) string {
 	switch {
 	case a.Terminal() && (a != b || !to.replied):
 		return "something follows the end"
-	case b.Doc.Iteration.Int64() < a.Doc.Iteration.Int64():
+	case steps(b) < steps(a):
 		return "a committed step is lost"
-	case b.Doc.Iteration.Int64() > a.Doc.Iteration.Int64()+1:
+	case steps(b) > steps(a)+1:
 		return "a step is left out"
 	case b.Mesh.Epoch < a.Mesh.Epoch:
 		return "the epoch goes back"

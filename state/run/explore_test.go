@@ -87,14 +87,34 @@ const (
 	dead_
 )
 
-func name(i int) string { return []string{"a", "b"}[i] }
+var names = [2]string{"a", "b"}
+
+func name(i int) string { return names[i] }
+
+// claimed is what a worker whose claim is written does next.
+var claimed = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked, run.Moving: halted}
+
+// What a worker does, or what is done to it, by worker: the texts of moves that are tried in every world.
+var (
+	draws       = [2]string{"a draws ", "b draws "}
+	isSentLate  = [2]string{"to a is sent, and reaches it late, ", "to b is sent, and reaches it late, "}
+	goesOn      = [2]string{"a goes on", "b goes on"}
+	dies        = [2]string{"a dies", "b dies"}
+	isAbandoned = [2]string{"the guardian abandons the runs of a", "the guardian abandons the runs of b"}
+)
+
+var newRun = state.New("agent.x", "01J0000000000000000000TASK", "")
 
 // key is the same for worlds that go on in the same way. Of a revision it matters whether it is
 // the record's, as one that is not never will be.
 func (w *world) key(b []byte) []byte {
 	num := func(all ...int) {
 		for _, n := range all {
-			b = append(strconv.AppendInt(b, int64(n), 10), ' ')
+			if 0 <= n && n < 10 {
+				b = append(b, '0'+byte(n), ' ')
+			} else {
+				b = append(strconv.AppendInt(b, int64(n), 10), ' ')
+			}
 		}
 	}
 	text := func(all ...string) {
@@ -118,7 +138,7 @@ func (w *world) key(b []byte) []byte {
 		}
 		m := &c.Mesh
 		text(string(c.Doc.Status), m.Owner, m.Pending, string(m.Reply), string(m.Loop))
-		num(int(m.Epoch), int(m.Work), int(m.Redelivered), int(c.Doc.Iteration.Int64()), m.Claims)
+		num(int(m.Epoch), int(m.Work), int(m.Redelivered), steps(c), m.Claims)
 		text(m.Commands...)
 		for _, e := range m.Effects {
 			text(string(e.Status), e.SettledBy)
@@ -150,6 +170,14 @@ func (w *world) key(b []byte) []byte {
 	text(string(t.there.phase))
 	cp(t.there.cp)
 	return b
+}
+
+// steps are the steps that a run has completed.
+func steps(c *state.Checkpoint) int {
+	if c.Doc.Iteration == "" {
+		return 0
+	}
+	return int(c.Doc.Iteration.Int64())
 }
 
 // at is a time in the order of the revisions.
@@ -199,32 +227,33 @@ func (w *world) moves(add func(what string, change func(*world) bool)) {
 	for i := range w.w {
 		for m := range w.msgs {
 			if w.w[i].phase == idle && w.msgs[m].holder < 0 {
-				add(fmt.Sprintf("%s draws %d", name(i), w.msgs[m].seq), func(n *world) bool { return n.draw(i, m, n.rev) })
+				add(draws[i]+strconv.Itoa(w.msgs[m].seq), func(n *world) bool { return n.draw(i, m, n.rev) })
 				if w.lates > 0 {
-					add(fmt.Sprintf("%s is sent %d, which reaches it late", name(i), w.msgs[m].seq), func(n *world) bool {
+					add(isSentLate[i]+strconv.Itoa(w.msgs[m].seq), func(n *world) bool {
 						n.lates--
 						return n.draw(i, m, lateRev)
 					})
 				}
 			}
 		}
-		add(name(i)+" goes on", func(n *world) bool { return n.work(i) })
+		add(goesOn[i], func(n *world) bool { return n.work(i) })
 		if x := w.w[i]; x.phase == drawn && x.first && w.rec == nil {
 			add(name(i)+" begins without a claim", func(n *world) bool { n.claim(i); n.w[i].phase = running; return true })
 		}
 		if w.crashes > 0 && w.w[i].phase != dead_ && w.w[1-i].phase != dead_ {
-			add(name(i)+" dies", func(n *world) bool {
+			add(dies[i], func(n *world) bool {
 				n.crashes--
 				n.w[i] = workerAt{phase: dead_}
 				return true
 			})
 		}
 		if alive := w.w[i].phase != dead_; w.w[1-i].phase != dead_ && w.kick == 0 && w.rec != nil && (!alive || w.falseDeaths > 0) {
-			add("the guardian abandons the runs of "+name(i), func(n *world) bool {
-				c := n.rec.Clone()
-				if !run.Abandon(c, name(i)) {
+			add(isAbandoned[i], func(n *world) bool {
+				if try := *n.rec; !run.Abandon(&try, name(i)) { // before a clone is made
 					return false
 				}
+				c := n.rec.Clone()
+				run.Abandon(c, name(i))
 				if alive {
 					n.falseDeaths--
 				}
@@ -236,7 +265,7 @@ func (w *world) moves(add func(what string, change func(*world) bool)) {
 	}
 	for m, msg := range w.msgs {
 		if msg.holder >= 0 && (w.w[msg.holder].phase == dead_ || w.w[msg.holder].seq != msg.seq || w.redeliveries > 0) {
-			add(fmt.Sprintf("the lease of %d ends", msg.seq), func(n *world) bool {
+			add("the end of the lease of "+strconv.Itoa(msg.seq), func(n *world) bool {
 				if w.w[msg.holder].phase != dead_ && w.w[msg.holder].seq == msg.seq {
 					n.redeliveries--
 				}
@@ -316,7 +345,7 @@ func (w *world) work(i int) bool {
 			return true
 		}
 		x.rev = w.rev
-		x.phase = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked, run.Moving: halted}[x.v]
+		x.phase = claimed[x.v]
 	case running:
 		c := x.cp.Clone()
 		if w.short && x.rev == 0 { // without a record: the reply alone ends the run
@@ -330,10 +359,10 @@ func (w *world) work(i int) bool {
 		}
 		if w.handles(x, c) {
 			w.captures(i, c)
-		} else if w.short || c.Doc.Iteration.Int64() == stepsOfRun {
+		} else if w.short || steps(c) == stepsOfRun {
 			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch)})
 		} else {
-			c.Doc.Iteration = aaif.Int(c.Doc.Iteration.Int64() + 1)
+			c.Doc.Iteration = aaif.Int(int64(steps(c) + 1))
 			step(c, state.StepModel, "")
 			w.captures(i, c)
 		}
@@ -412,12 +441,9 @@ func (w *world) overtaken(i int) bool {
 // claim reads the record and prepares the claim.
 func (w *world) claim(i int) bool {
 	x := &w.w[i]
-	c := state.New("agent.x", "01J0000000000000000000TASK", "")
+	c := newRun // not changed, as the record is not
 	if w.rec != nil {
-		c = w.rec.Clone()
-	}
-	if w.fault == forgetsSteps {
-		c.Doc.Iteration = ""
+		c = w.rec
 	}
 	m := w.message(i)
 	v := run.Judge(c, at(w.rev), m)
@@ -429,6 +455,9 @@ func (w *world) claim(i int) bool {
 	}
 	switch v {
 	case run.Mine, run.Moving:
+		if c = c.Clone(); w.fault == forgetsSteps {
+			c.Doc.Iteration = ""
+		}
 		out := run.Claim(c, v, m, terms(func(t *run.Terms) { t.MaxClaims, t.Version = 1000, "" }))
 		if out.Verdict == run.Ended {
 			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch), Error: &aaif.RunError{Code: string(out.End.Code)}})
@@ -460,7 +489,7 @@ func (w *world) sweep() bool {
 		return w.swap(c, w.rev)
 	}
 	need, _ := run.Needs(w.rec, noon)
-	owner := slices.Index([]string{"a", "b"}, w.rec.Mesh.Owner)
+	owner := slices.Index(names[:], w.rec.Mesh.Owner)
 	if need != run.NeedsQueue || w.find(int(w.rec.Mesh.Work)) >= 0 || owner >= 0 && w.w[owner].phase != dead_ {
 		return false
 	}
