@@ -184,6 +184,9 @@ func TestRunsInSomeStatuses(t *testing.T) {
 		for _, entity := range []string{"", "agent.x0", "agent.x2", "agent.none"} {
 			for i := range len(someStatuses) + 1 {
 				statuses := someStatuses[max(0, i-1) : i+min(1, len(someStatuses)-i)] // one or two
+				if entity == "" && len(statuses) == 1 && statuses[0] == aaif.RunCompleted {
+					continue // the list of migrating and completed runs has read the 3,600 already
+				}
 				got := latest(t, reader, entity, func(s aaif.RunStatus) bool { return slices.Contains(statuses, s) })
 				want := m.wanted(entity, statuses)
 				if slices.Contains(statuses, aaif.RunCompleted) { // in the order of replies, too
@@ -238,6 +241,9 @@ func TestRunsInSomeStatuses(t *testing.T) {
 		}
 		for _, corr := range []string{"", "corr\r\n-0001", "corr-0002", "corr-0003"} {
 			for name, reader := range readers {
+				if name == "fenced" && corr != "" && corr != "corr-0002" {
+					continue // it reads all runs, whatever the corr: with one and without are enough
+				}
 				got := map[state.ID]bool{}
 				for r, err := range reader.Documents(testContext(t), from, corr) {
 					if err != nil || got[r.ID] {
