@@ -23,10 +23,12 @@ import (
 )
 
 // collector holds the exporters for one collector that documents name
-// (telemetry.otlp_endpoint). All agents that name it share them.
+// (telemetry.otlp_endpoint). All agents that name it share them. It names no types of the
+// SDK: each package that uses Exporters would compile the generic ones again, 300 kB of code.
 type collector struct {
-	tracer *sdktrace.TracerProvider
-	meter  *sdkmetric.MeterProvider
+	tracer   trace.TracerProvider
+	meter    metric.MeterProvider
+	shutdown []func(context.Context) error
 }
 
 // Collector returns the exporters for a collector; they are made once.
@@ -44,7 +46,7 @@ func (t *Exporters) Collector(u *url.URL) (trace.TracerProvider, metric.MeterPro
 		return nil, nil, err
 	}
 	t.own[u.String()] = c
-	t.shutdown = append(t.shutdown, c.tracer.Shutdown, c.meter.Shutdown)
+	t.shutdown = append(t.shutdown, c.shutdown...)
 	return c.tracer, c.meter, nil
 }
 
@@ -83,10 +85,9 @@ func (t *Exporters) newCollector(u *url.URL) (*collector, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("report to %s: %w", u, err)
 	}
-	return &collector{
-		tracer: sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces), sdktrace.WithResource(t.resource)),
-		meter:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)), sdkmetric.WithResource(t.resource)),
-	}, nil
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces), sdktrace.WithResource(t.resource))
+	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)), sdkmetric.WithResource(t.resource))
+	return &collector{tracer, meter, []func(context.Context) error{tracer.Shutdown, meter.Shutdown}}, nil
 }
 
 // signalURL is the URL of one signal below an endpoint, as the OTLP exporter
