@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -16,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/buckets"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/metrictest"
 )
 
 // AAIF, Telemetry: tracing and metrics are on by default, and a document switches each off.
@@ -29,10 +29,11 @@ func TestADocumentSwitchesTelemetryOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+		spans := tracetest.NewInMemoryExporter()
+		meter, collect := metrictest.New()
 		opts := Options{Model: modeltest.New(modeltest.Turn{Text: "done"})}
 		opts.Telemetry.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-		opts.Telemetry.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		opts.Telemetry.Meter = meter
 		a, err := New(doc, opts)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func TestADocumentSwitchesTelemetryOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
+		if err := collect(t.Context(), &all); err != nil {
 			t.Fatal(err)
 		}
 		if got := (made{len(spans.GetSpans()) > 0, len(all.ScopeMetrics) > 0}); got != want {
@@ -53,8 +54,9 @@ func TestADocumentSwitchesTelemetryOff(t *testing.T) {
 
 func TestHistogramsOfAgentsHaveTheBoundsOfTheirConvention(t *testing.T) {
 	t.Parallel()
-	reader, r := sdkmetric.NewManualReader(), &reporter{}
-	if err := r.instruments(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))); err != nil {
+	meter, collect := metrictest.New()
+	r := &reporter{}
+	if err := r.instruments(meter); err != nil {
 		t.Fatal(err)
 	}
 	r.operations.Inst().Record(t.Context(), 1)
@@ -62,7 +64,7 @@ func TestHistogramsOfAgentsHaveTheBoundsOfTheirConvention(t *testing.T) {
 	r.tools.Record(t.Context(), 1)
 	r.tokens.Inst().Record(t.Context(), 1)
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
+	if err := collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string][]float64{}

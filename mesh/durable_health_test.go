@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -19,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/mesh/metrictest"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -144,7 +144,8 @@ func TestAForgedRunHeaderIsNotBelieved(t *testing.T) {
 func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
+	meter, collect := metrictest.New()
+	spans := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
@@ -159,7 +160,7 @@ func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
 	within(t, "the task", g.entered)
 	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
 	nc.Close()
-	node := r.lane(mesh.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), TracerProvider: tp})
+	node := r.lane(mesh.Config{MeterProvider: meter, TracerProvider: tp})
 	r.serve(node, mesh.Agent{Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: failing(envelope.Errorf(envelope.CodeUnavailable, "no luck"))})
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
 	r.drainedQueue()
 	got := map[string]float64{}
 	var data metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &data); err != nil {
+	if err := collect(t.Context(), &data); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range data.ScopeMetrics[0].Metrics {

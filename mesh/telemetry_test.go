@@ -8,13 +8,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/metrictest"
 )
 
 // checkTrace holds a message's header against its envelope's trace.
@@ -180,8 +180,8 @@ func TestFailedTaskHasAFailedSpan(t *testing.T) {
 func TestMetricsAreRecorded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	reader := sdkmetric.NewManualReader()
-	r.serve(r.node(mesh.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+	meter, collect := metrictest.New()
+	r.serve(r.node(mesh.Config{MeterProvider: meter}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if string(task.Envelope.Payload) == `{"fail":true}` {
 			return nil, envelope.Errorf("E_MINE", "no luck")
 		}
@@ -196,7 +196,7 @@ func TestMetricsAreRecorded(t *testing.T) {
 	r.request(stale)
 	got := func() map[string]float64 {
 		var data metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &data); err != nil {
+		if err := collect(t.Context(), &data); err != nil {
 			t.Fatal(err)
 		}
 		out := map[string]float64{}

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/metrictest"
 )
 
 func TestPayloadsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	reader := sdkmetric.NewManualReader()
-	r.serve(r.desk(sdsi.DeskConfig{Meter: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}, tram(t, "tram_v1")), sells, nil)
+	meter, collect := metrictest.New()
+	r.serve(r.desk(sdsi.DeskConfig{Meter: meter}, tram(t, "tram_v1")), sells, nil)
 	for _, payload := range []string{
 		`{"stop_from":"Harbour"}`, `{"stop_from":"Harbour","other":["a window","a dog"]}`,
 		`{"zone_count":1}`, `{"stop_from":"Harbour","zone_count":7}`,
@@ -28,7 +28,7 @@ func TestPayloadsAreCounted(t *testing.T) {
 	r.ask(intents.Exchange, `{"schema_id":"tram_v7","payload":{}}`) // of no scenario
 
 	var data metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &data); err != nil {
+	if err := collect(t.Context(), &data); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

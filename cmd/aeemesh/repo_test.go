@@ -107,7 +107,7 @@ var floors = []struct {
 	{"storage", []string{"jetstream"}},
 	{"examined", []string{"jetstream/inspect"}},
 	{"mesh's parts", []string{"mesh/internal/*", "mesh/client"}},
-	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/metrictest", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/embedding/*"}},
 	{"handlers", []string{"agents/program", "agents/sdsi", "agents/sdsi/learn", "agents/sdsi/simulate"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
@@ -192,9 +192,9 @@ var beside = map[string][]string{
 	"cmd/aeemesh/internal/dead": {"cmd/aeemesh/internal/tasks"},
 }
 
-// forTests may be imported by the tests of every floor: a real server, what its users
+// forTests may be imported by the tests of every floor: what was measured, a real server, what its users
 // may do, and the leaf that is tested with mesh's rig.
-var forTests = []string{"mesh/natsd", "mesh/natsd/natstest", "mesh/perms", "mesh/canceltree"}
+var forTests = []string{"mesh/metrictest", "mesh/natsd", "mesh/natsd/natstest", "mesh/perms", "mesh/canceltree"}
 
 func floorOf(dir string) int {
 	return slices.IndexFunc(floors, func(f struct {
@@ -345,7 +345,7 @@ var heavy = []struct {
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
 	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/denial", "jetstream/inspect", "jetstream/internal/*", "jetstream/quorum", "jetstream/slot", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/telemetry"}, []string{"mesh", "mesh/internal/telemetry", "agents", "agents/sdsi"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/telemetry", "mesh/metrictest"}, []string{"mesh", "mesh/internal/telemetry", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/aeemesh/internal/health", "cmd/aeemesh/internal/telemetry"}, nil},
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},
 	{"github.com/spf13", []string{"cmd/*", "cmd/aeemesh/internal/*"}, nil},

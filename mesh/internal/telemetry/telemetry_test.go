@@ -9,13 +9,13 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/buckets"
+	"github.com/aeemesh/aeemesh/mesh/metrictest"
 )
 
 var denied = envelope.Errorf(envelope.CodeDenied, "no")
@@ -45,8 +45,9 @@ func TestWithoutAProviderNothingIsRecorded(t *testing.T) {
 // A task has one span, which is an error if the task ends with one, and its place in the metrics.
 func TestATaskHasASpanAndItsMetrics(t *testing.T) {
 	t.Parallel()
-	spans, reader := tracetest.NewSpanRecorder(), metric.NewManualReader()
-	tel, err := New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)), metric.NewMeterProvider(metric.WithReader(reader)))
+	spans := tracetest.NewSpanRecorder()
+	meter, collect := metrictest.New()
+	tel, err := New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)), meter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestATaskHasASpanAndItsMetrics(t *testing.T) {
 		t.Errorf("the spans are %v", ended)
 	}
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
+	if err := collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]uint64{}
@@ -93,15 +94,15 @@ func TestATaskHasASpanAndItsMetrics(t *testing.T) {
 // Durations are in seconds and sizes in bytes, which OpenTelemetry's default bounds do not suit.
 func TestNoHistogramHasTheDefaultBounds(t *testing.T) {
 	t.Parallel()
-	reader := metric.NewManualReader()
-	tel, err := New(nil, metric.NewMeterProvider(metric.WithReader(reader)))
+	meter, collect := metrictest.New()
+	tel, err := New(nil, meter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tel.Ended(Span{}, "agent.a", time.Now(), time.Second, nil)
 	tel.Lane.Checkpoint("agent.a", 2000, time.Millisecond)
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
+	if err := collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string][]float64{}
