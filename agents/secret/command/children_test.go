@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret/command"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Neither a read that ends in time nor one that does not leaves a process of the program behind.
@@ -59,7 +59,7 @@ func TestTheProgramsChildrenEndWithIt(t *testing.T) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(20 * time.Second); !ok(); pause.For(t.Context(), 2*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // The test binary is the program under test as well: its first argument says
@@ -317,7 +317,7 @@ func poll(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}
-		runtime.Gosched()
+		pause.For(t.Context(), 2*time.Millisecond)
 	}
 }
 
