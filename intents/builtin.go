@@ -14,7 +14,8 @@ import (
 //go:embed *.task.schema.json *.result.schema.json *.error.schema.json
 var schemaFiles embed.FS
 
-// builtin compiles the embedded schemas, once in a process.
+// builtin reads the embedded schemas, once in a process. Each is compiled when it is first
+// needed: a process needs few of them, and all of them take it longer than its start.
 var builtin = sync.OnceValue(func() snapshot {
 	definitions, err := ReadFS(schemaFiles)
 	if err != nil {
@@ -22,11 +23,19 @@ var builtin = sync.OnceValue(func() snapshot {
 	}
 	s := snapshot{intents: make(map[string]*intent, len(definitions))}
 	for _, d := range definitions {
-		compiled, err := d.compile()
-		if err != nil {
-			panic(fmt.Sprintf("intents: embedded schemas: %v", err))
+		known := &intent{}
+		for i, v := range variants {
+			if d.has(v) {
+				known.schemas[i] = sync.OnceValue(func() *Schema {
+					compiled, err := d.compileVariant(v)
+					if err != nil {
+						panic(fmt.Sprintf("intents: embedded schemas: %v", err))
+					}
+					return compiled
+				})
+			}
 		}
-		s.intents[d.Intent] = compiled
+		s.intents[d.Intent] = known
 	}
 	s.names = slices.Sorted(maps.Keys(s.intents))
 	return s

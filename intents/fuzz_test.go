@@ -16,8 +16,8 @@ import (
 func FuzzPayload(f *testing.F) {
 	oracles := map[string]*jsonschema.Schema{}
 	for name, known := range builtin().intents {
-		for i, v := range []Variant{Task, Result, Error} {
-			s, err := jsonschema.CompileString("fuzz:///schema", string(known.schemas[i].JSON()))
+		for i, v := range variants {
+			s, err := jsonschema.CompileString("fuzz:///schema", string(known.schemas[i]().JSON()))
 			if err != nil {
 				f.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package intents
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -106,17 +107,11 @@ const (
 	Error  Variant = "error"
 )
 
-func (v Variant) index() int {
-	switch v {
-	case Task:
-		return 0
-	case Result:
-		return 1
-	case Error:
-		return 2
-	}
-	return -1
-}
+// variants lists them, in the order of [Variant.index].
+var variants = [...]Variant{Task, Result, Error}
+
+// index returns the place of a variant, or -1.
+func (v Variant) index() int { return slices.Index(variants[:], v) }
 
 // Limits of an intent's name. The draft requires at least three characters; the upper
 // limit keeps a name short enough for a NATS header and a log line.

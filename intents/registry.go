@@ -37,26 +37,37 @@ func (d Definition) compile() (*intent, error) {
 		problems = append(problems, err)
 	}
 	compiled := &intent{}
-	for i, v := range [...]Variant{Task, Result, Error} {
-		raw := d.variant(v)
-		if len(raw) == 0 || string(raw) == "null" {
+	for i, v := range variants {
+		if !d.has(v) {
 			continue
 		}
-		s, err := schema.Compile(raw)
-		if err == nil && !s.TakesObject() {
-			err = &SchemaError{Problems: []schema.Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
-		}
-		var refused *SchemaError
-		if errors.As(err, &refused) {
-			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip.Text(d.Intent, MaxNameLength))
-		}
+		s, err := d.compileVariant(v)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		compiled.schemas[i] = s
+		compiled.schemas[i] = func() *Schema { return s }
 	}
 	return compiled, errors.Join(problems...)
+}
+
+// compileVariant compiles the schema of a variant that has one.
+func (d *Definition) compileVariant(v Variant) (*Schema, error) {
+	s, err := schema.Compile(d.variant(v))
+	if err == nil && !s.TakesObject() {
+		err = &SchemaError{Problems: []schema.Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
+	}
+	var refused *SchemaError
+	if errors.As(err, &refused) {
+		refused.Subject = fmt.Sprintf("%s schema of %s", v, clip.Text(d.Intent, MaxNameLength))
+	}
+	return s, err
+}
+
+// has reports whether a variant has a schema.
+func (d *Definition) has(v Variant) bool {
+	raw := d.variant(v)
+	return len(raw) > 0 && string(raw) != "null"
 }
 
 func (d *Definition) variant(v Variant) json.RawMessage {
@@ -84,7 +95,7 @@ type snapshot struct {
 }
 
 type intent struct {
-	schemas [3]*Schema // by Variant.index; nil where there is none
+	schemas [len(variants)]func() *Schema // by Variant.index; nil where there is none
 }
 
 // NewRegistry returns a registry with the reserved intents.
@@ -151,8 +162,8 @@ func (r *Registry) Has(intent string) bool { return r.current.Load().intents[int
 // Schema returns the schema of an intent's variant, nil if there is none.
 func (r *Registry) Schema(intent string, v Variant) *Schema {
 	known := r.current.Load().intents[intent]
-	if i := v.index(); known != nil && i >= 0 {
-		return known.schemas[i]
+	if i := v.index(); known != nil && i >= 0 && known.schemas[i] != nil {
+		return known.schemas[i]()
 	}
 	return nil
 }
@@ -186,7 +197,7 @@ func (r *Registry) Validate(intent string, v Variant, payload json.RawMessage) e
 	if i < 0 || known.schemas[i] == nil {
 		return nil
 	}
-	err := known.schemas[i].Validate(payload)
+	err := known.schemas[i]().Validate(payload)
 	if invalid, ok := err.(*ValidationError); ok {
 		invalid.Subject = fmt.Sprintf("%s payload of %s", v, intent)
 	}

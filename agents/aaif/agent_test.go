@@ -42,7 +42,7 @@ func TestDefaultsAreTheSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := tree(t, full)
-	s := schemas()[KindAgent]
+	s := schemas[KindAgent]()
 	var defaults int
 	var walk func(node any, pointer string)
 	walk = func(node any, pointer string) {

@@ -34,7 +34,7 @@ func TestFullDocumentsAreFull(t *testing.T) {
 			}
 		}
 		walk(doc.tree, "")
-		for field, homes := range schemas()[doc.Kind()].homes {
+		for field, homes := range schemas[doc.Kind()]().homes {
 			for _, home := range homes {
 				pattern := home + "/" + field
 				if !used[pattern] && pattern != "/agent/orchestration/consensus/min_votes" {

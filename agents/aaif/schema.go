@@ -34,14 +34,14 @@ type documentSchema struct {
 	homes    map[string][]string // field name -> pointers of the objects that have it
 }
 
-// schemas compiles all four schemas, on first use.
-var schemas = sync.OnceValue(func() map[Kind]*documentSchema {
-	m := make(map[Kind]*documentSchema)
+// schemas has the schema of each kind, which is compiled when it is first needed.
+var schemas = func() map[Kind]func() *documentSchema {
+	m := make(map[Kind]func() *documentSchema)
 	for _, k := range Kinds() {
-		m[k] = compileDocumentSchema(k)
+		m[k] = sync.OnceValue(func() *documentSchema { return compileDocumentSchema(k) })
 	}
 	return m
-})
+}()
 
 func compileDocumentSchema(k Kind) *documentSchema {
 	tree, problems := decodeJSON(SchemaJSON(k), maxMaxDepth)
@@ -126,7 +126,7 @@ const maxViolations = 10 * maxProblems
 // validateTree validates a document, given as a tree and as the JSON text that the tree
 // was decoded from, against the schema of its kind, and reports all violations.
 func validateTree(k Kind, tree any, text []byte) []Problem {
-	s := schemas()[k]
+	s := schemas[k]()
 	violations, _ := s.compiled.Examine(text, maxViolations)
 	for i, v := range violations {
 		if v.Keyword == "additionalProperties" { // explained for the whole object
