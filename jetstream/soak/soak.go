@@ -55,7 +55,8 @@ type Options struct {
 	// [Breaks].
 	Break string
 
-	// Progress, if set, is called about once a second.
+	// Progress, if set, is called about once a second, and more often with a lease of less
+	// than two.
 	Progress func(Progress)
 }
 
@@ -343,7 +344,7 @@ func (s *soak) mended(f Strike) {
 // tell judges the tasks that have ended, and reports progress.
 func (s *soak) tell(ctx context.Context) {
 	told := 0
-	for pause.For(ctx, time.Second) {
+	for pause.For(ctx, min(time.Second, s.Lease/2)) {
 		s.seen.judge(false)
 		if s.Progress == nil {
 			continue

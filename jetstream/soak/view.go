@@ -93,7 +93,9 @@ func (v *view) read(ctx context.Context, stream string, last *atomic.Uint64, f f
 	}
 	defer it.Stop()
 	for {
-		msg, err := it.Next(natsjs.NextMaxWait(silence))
+		quiet, over := context.WithTimeout(ctx, silence)
+		msg, err := it.Next(natsjs.NextContext(quiet))
+		over()
 		if err != nil {
 			return err
 		}
