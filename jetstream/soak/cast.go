@@ -26,8 +26,12 @@ const (
 	person        = "human.soak"
 )
 
-// entities lists all agents, for the key that they share.
-var entities = []string{Entity, LoopEntity, SettleEntity, ProgramEntity, TeamEntity, SwarmEntity, VoterEntity}
+// asked lists the agents that clients submit tasks to, and entities all agents, for the key
+// that they share.
+var (
+	asked    = []string{Entity, LoopEntity, SettleEntity, ProgramEntity, TeamEntity, SwarmEntity}
+	entities = append(asked[:len(asked):len(asked)], VoterEntity)
+)
 
 // teamDocument and swarmDocument are the teams.
 var (

@@ -62,9 +62,13 @@ func (c *clients) run(ctx, stop context.Context) error {
 	}
 	for i := range c.n {
 		rng := rand.New(rand.NewPCG(c.seed, uint64(i)))
+		first := c.to // an agent of its own, so that each gets a task however few there are
+		if len(first) == 0 {
+			first = []string{asked[i%len(asked)]}
+		}
 		wait.Go(func() {
-			for stop.Err() == nil && ctx.Err() == nil {
-				c.one(ctx, rng)
+			for to := first; stop.Err() == nil && ctx.Err() == nil; to = c.to {
+				c.one(ctx, rng, to)
 			}
 		})
 	}
@@ -105,10 +109,11 @@ func (c *clients) submit(ctx context.Context, env *envelope.Envelope, effects []
 	return answered, func() { c.again(ctx, to, data) }, true
 }
 
-// one submits a task, and waits for the reply.
-func (c *clients) one(ctx context.Context, rng *rand.Rand) {
+// one submits a task for one of the agents to, or of all if to is empty, and waits for the
+// reply.
+func (c *clients) one(ctx context.Context, rng *rand.Rand, to []string) {
 	entity, effects, payload := draw(rng)
-	for len(c.to) > 0 && !slices.Contains(c.to, entity) {
+	for len(to) > 0 && !slices.Contains(to, entity) {
 		entity, effects, payload = draw(rng)
 	}
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)

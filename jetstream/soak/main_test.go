@@ -40,5 +40,5 @@ func testLauncher(t *testing.T) *launcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &launcher{self: []string{self, "role"}, dir: t.TempDir()}
+	return &launcher{self: []string{self, "role"}, dir: natstest.StoreDir(t)}
 }

@@ -21,7 +21,7 @@ import (
 // the test ends. [Restart] starts one of them anew.
 func Cluster(t testing.TB, n int) []*natsd.Server {
 	t.Helper()
-	dir := storeDir(t)
+	dir := StoreDir(t)
 	ports := make([]int, n) // of the routes, which must be known before the servers start
 	for i := range ports {
 		ports[i] = hold(t)

@@ -18,7 +18,7 @@ func Run(t testing.TB, cfg natsd.Config) *natsd.Server {
 		cfg.Port = hold(t)
 	}
 	if cfg.JetStream && cfg.StoreDir == "" {
-		cfg.StoreDir = storeDir(t)
+		cfg.StoreDir = StoreDir(t)
 	}
 	srv, err := natsd.New(cfg)
 	if err != nil {

@@ -19,8 +19,9 @@ func StoreRoot() string {
 	return memoryDir()
 }
 
-// storeDir is an empty folder for a server's store, and gone when the test ends.
-func storeDir(t testing.TB) string {
+// StoreDir is an empty folder for a server's store, in [StoreRoot], and gone when the test
+// ends.
+func StoreDir(t testing.TB) string {
 	t.Helper()
 	root := StoreRoot()
 	if root == "" {
