@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,11 +38,35 @@ func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
 			}
 			return nil
 		}); err != nil {
-			left = append(left, Violation{Rule: RuleLeftOver, Detail: err.Error()})
+			left = append(left, Violation{Rule: RuleLeftOver, Detail: err.Error() + whichLeft(js, name)})
 		}
 		cancel()
 	}
 	return left
+}
+
+// whichLeft describes the first messages of a stream, and how far its consumers are.
+func whichLeft(js natsjs.JetStream, name string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return "; " + err.Error()
+	}
+	var text strings.Builder
+	for seq := uint64(1); text.Len() < 1000; {
+		msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
+		if err != nil {
+			break // there are no more, or the report goes without them
+		}
+		fmt.Fprintf(&text, "; %d of %s on %s", msg.Sequence, msg.Time.Format(time.StampMilli), msg.Subject)
+		seq = msg.Sequence + 1
+	}
+	all := stream.ListConsumers(ctx)
+	for i := range all.Info() {
+		fmt.Fprintf(&text, "; consumer of %s: all up to %d acknowledged, %d after that are not, %d wait", i.Config.FilterSubject, i.AckFloor.Stream, i.NumAckPending, i.NumPending)
+	}
+	return text.String()
 }
 
 // passedOver counts the messages of a work queue that its consumers never deliver again: they
