@@ -114,6 +114,9 @@ func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 		}
 		args := append(strings.Fields(c.CommandPath())[1:], argumentsForTest(c, dir)...)
 		args = append(args, "--json", "--timeout", "200ms")
+		if c.CommandPath() == "aeemesh schema simulate" { // it needs no server, and a million requests by default
+			args = append(args, "--count", "1000", "--days", "10")
+		}
 		var out, words strings.Builder
 		code := run(t.Context(), args, strings.NewReader(""), &out, &words, func(name string) string { return env[name] })
 		exits[code]++
