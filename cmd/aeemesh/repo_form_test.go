@@ -399,7 +399,11 @@ func textFiles(t *testing.T, f func(name string, text []byte)) {
 func TestNoFileNamesTheMachineItWasWrittenOn(t *testing.T) {
 	t.Parallel()
 	machine := regexp.MustCompile("(^|[\\s\"'`(=:,])/(work|root|tmp/aee|Users/\\w+)(/|$|[\\s\"'`),])|shared/(design|research|specs|hooks)\\b")
+	folders := regexp.MustCompile("/(work|root|tmp/aee|Users/|design|research|specs|hooks)") // begins with a literal, so it is quick
 	textFiles(t, func(name string, text []byte) {
+		if !folders.Match(text) {
+			return
+		}
 		for i, line := range bytes.Split(text, []byte("\n")) {
 			if m := machine.Find(line); m != nil {
 				t.Errorf("%s:%d names %q", name, i+1, m)
@@ -413,6 +417,9 @@ func TestNothingShownEndsProcessesByName(t *testing.T) {
 	t.Parallel()
 	byName := regexp.MustCompile(`\b(p[k]ill|kill[a]ll)\b`)
 	textFiles(t, func(name string, text []byte) {
+		if !bytes.Contains(text, []byte("kill")) {
+			return
+		}
 		for i, line := range bytes.Split(text, []byte("\n")) {
 			if m := byName.Find(line); m != nil {
 				t.Errorf("%s:%d: %s", name, i+1, m)

@@ -23,12 +23,12 @@ import (
 // until polls until what holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	deadline := time.Now().Add(patience)
+	for wait := pollPause; !holds(); wait = min(2*wait, retryPause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %v until %s", patience, what)
 		}
+		<-time.After(wait)
 	}
 }
 
@@ -179,11 +179,18 @@ func TestAWorkerTellsHowItStands(t *testing.T) {
 		t.Errorf("exit %d: %s", code, words.String())
 	}
 	until(t, "the service manager is told that it stops", func() bool {
-		select {
-		case got := <-told:
-			return strings.HasPrefix(got, "STOPPING=1\nEXTEND_TIMEOUT_USEC=13000000")
-		default:
-			return false
+		for {
+			select {
+			case got, open := <-told:
+				if !open {
+					return false
+				}
+				if strings.HasPrefix(got, "STOPPING=1\nEXTEND_TIMEOUT_USEC=13000000") {
+					return true
+				}
+			default:
+				return false
+			}
 		}
 	})
 	if status, _ := fetch(url + "/healthz"); status != 0 {
