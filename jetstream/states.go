@@ -139,7 +139,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	}
 	s.settle(ctx, id, u, err)
 	if u.age() > s.uploads.age && (err == nil || errors.Is(err, state.ErrUncertain)) {
-		if e := s.storeAgain(ctx, id, u, data); err == nil && e != nil {
+		if e := u.storeAgain(ctx, s, id, data); err == nil && e != nil {
 			return 0, e
 		}
 	}

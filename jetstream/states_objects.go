@@ -71,7 +71,7 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 // storeAgain stores the document of a record that was stored late: this process stood still, and a sweep
 // may have found that nothing refers to the object. A sweep deletes no chunk that is stored after it has
 // begun.
-func (s *States) storeAgain(ctx context.Context, id state.ID, u upload, data []byte) error {
+func (u upload) storeAgain(ctx context.Context, s *States, id state.ID, data []byte) error {
 	err := s.objects.Write(ctx, u.name, data)
 	return api.Uncertain(api.Explain(s.js.Conn(), err, "store the document of run %s of %s again", id.Run, id.Entity))
 }
