@@ -58,12 +58,13 @@ func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
 	if seq == 0 || letter.Run == "" {
 		return nil
 	}
-	for {
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		yes, last, err := d.permitted(ctx, letter.Entity, seq, letter.Data)
 		if err == nil && yes {
 			err = d.permit(ctx, letter.Entity, seq, "", last)
 		}
-		if !api.IsWrongSequence(err) { // else another worker has used it up, or there is a new one
+		// Else another worker has used it up, or there is a new one, which a replica may not show yet.
+		if !api.IsWrongSequence(err) || wait > time.Second || !pause.For(ctx, wait) {
 			return err
 		}
 	}

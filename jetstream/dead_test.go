@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 func letters(t testing.TB, d *jetstream.Dead, entity string) []jetstream.DeadLetter {
@@ -240,14 +242,21 @@ func TestALetterLeavesThePermitsOfItsTask(t *testing.T) {
 	}
 }
 
-// A replica that lags behind has the letter, and not yet the permit to retry it.
-func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
-	t.Parallel()
+// exhausted stores a letter that can be retried.
+func exhausted(t *testing.T) (context.Context, natsjs.JetStream, *jetstream.Dead, jetstream.DeadLetter, uint64) {
+	t.Helper()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
 	d := jetstream.NewDead(js, subject.Map{})
 	letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")}
 	seq := bury(t, d, letter)
+	return ctx, js, d, letter, seq
+}
+
+// A replica that lags behind has the letter, and not yet the permit to retry it.
+func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	ctx, js, d, letter, seq := exhausted(t)
 	lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.=retry-"+fmt.Sprint(seq), 2)
 	if _, err := d.Retry(ctx, seq); err != nil {
 		t.Fatal(err)
@@ -267,11 +276,7 @@ func TestAPermitIsUsedUpThoughAReplicaLagsBehind(t *testing.T) {
 	for _, sees := range []string{"no permit", "the permit"} {
 		t.Run(sees, func(t *testing.T) {
 			t.Parallel()
-			ctx, js := testContext(t), start(t)
-			apply(t, js, jetstream.Options{})
-			d := jetstream.NewDead(js, subject.Map{})
-			letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")}
-			seq := bury(t, d, letter)
+			ctx, js, d, letter, seq := exhausted(t)
 			lags := func() {
 				lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.=retry-"+fmt.Sprint(seq), 2)
 				lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.t1", 0)

@@ -40,9 +40,9 @@ type aheadWatch struct {
 	why     error  // it is ahead
 	stuck   int    // the tasks that it does not deliver for that
 	told    bool   // the source is deaf for that
-	refused error  // the user may not reset it, on the connection as it was after so many reconnects:
-	on      uint64
-	blind   bool // the user may not ask the stream
+	refused error  // the user may not reset it
+	on      uint64 // the connection's reconnects when that was found
+	blind   bool   // the user may not ask the stream
 }
 
 // resetPause is for how many looks a lane does not ask again for a reset that failed: an older
