@@ -194,6 +194,23 @@ func TestALogOfItsOwnLevelTellsNoSecretsEither(t *testing.T) {
 	}
 }
 
+// A validator shortens what it quotes of an answer, perhaps in the middle of a credential.
+func TestErrorsToSendersHoldNoPartOfACredential(t *testing.T) {
+	t.Parallel()
+	redactor := &secret.Redactor{}
+	redactor.Add(secret.New("the-key-of-a-provider"))
+	for before := 180; before < 200; before += 4 {
+		answer := modeltest.Turn{Text: `{"` + strings.Repeat("x", before) + `the-key-of-a-provider":1}`}
+		w := newWorld(t)
+		a := newAgent(t, doc(t, `"io": {"output_schema": {"type": "object", "additionalProperties": false}}`), agents.Options{Model: modeltest.New(answer, answer), Redactor: redactor})
+		w.host(a)
+		got := w.send(a.Entity, `{"text":"go"}`, sending{})
+		if got.err == nil || got.err.Code != envelope.CodeOutputSchema || strings.Contains(got.err.Message, "the-") {
+			t.Errorf("with a name of %d bytes before it: %+v", before, got.err)
+		}
+	}
+}
+
 // An error's own text goes to the sender, and to the callers above; it is redacted as the log is,
 // whether a model, a Go handler or a program does the work.
 func TestErrorsToSendersHoldNoCredentials(t *testing.T) {

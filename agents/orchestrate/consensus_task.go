@@ -124,7 +124,7 @@ func failuresOf(outcomes []Outcome) []Failure {
 	out := []Failure{}
 	for _, o := range inOrder(outcomes) {
 		if o.Err != nil {
-			out = append(out, Failure{o.Alias, o.Entity, FailureError{o.Err.Code, clip.Cut(o.Err.Message, maxReason), o.Err.Retryable}})
+			out = append(out, Failure{o.Alias, o.Entity, FailureError{o.Err.Code, clip.Text(o.Err.Message, maxReason), o.Err.Retryable}})
 		}
 	}
 	return out

@@ -253,7 +253,7 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 }
 
 // public is the text of an error that a peer may read.
-func public(e *envelope.Error) string { return clip.Cut(string(e.Code)+": "+e.Message, maxReason) }
+func public(e *envelope.Error) string { return clip.Text(string(e.Code)+": "+e.Message, maxReason) }
 
 func scoresSchema(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)

@@ -32,6 +32,7 @@ type Redactor struct {
 	known []Secret // the latest last
 	forms []string // of known
 	repl  *strings.Replacer
+	heads map[string][]string // forms, by their first MinScrubbed bytes
 }
 
 // Add adds secrets. If parts of a secret are secret by themselves, as in
@@ -58,25 +59,46 @@ func (r *Redactor) Add(secrets ...Secret) {
 	}
 }
 
-// Scrub returns the text with every known secret replaced by [Redacted].
+// Scrub returns the text with every known secret replaced by [Redacted]. The beginning of a
+// secret in front of "…", where a text was clipped, is replaced, too, if it has [MinScrubbed]
+// bytes.
 func (r *Redactor) Scrub(text string) string {
 	if r == nil || text == "" {
 		return text
 	}
-	return r.replacer().Replace(text)
+	repl, heads := r.replacer()
+	parts := strings.Split(repl.Replace(text), clipped)
+	for i, p := range parts[:len(parts)-1] {
+		if at := begun(heads, p); at < len(p) {
+			parts[i] = p[:at] + Redacted
+		}
+	}
+	return strings.Join(parts, clipped)
+}
+
+// clipped marks the cut of a text that was shortened: by package clip, and by many servers.
+const clipped = "…"
+
+// begun returns where the form begins that the end of a text cuts off; len(text) if none does.
+func begun(heads map[string][]string, text string) int {
+	for i := 0; i <= len(text)-MinScrubbed; i++ {
+		for _, f := range heads[text[i:i+MinScrubbed]] {
+			if strings.HasPrefix(f, text[i:]) {
+				return i
+			}
+		}
+	}
+	return len(text)
 }
 
 // Head scrubs the beginning of a longer text. The beginning of a secret that the cut has
 // divided is replaced, too, if it has [MinScrubbed] bytes.
 func (r *Redactor) Head(text string) string {
-	at := len(text)
-	for _, f := range r.all() {
-		for i := max(0, len(text)-len(f)); i < at && i <= len(text)-MinScrubbed; i++ {
-			if strings.HasPrefix(f, text[i:]) {
-				at = i
-			}
-		}
+	if r == nil {
+		return text
 	}
+	_, heads := r.replacer()
+	at := begun(heads, text)
 	if at == len(text) {
 		return r.Scrub(text)
 	}
@@ -229,11 +251,13 @@ func (r *Redactor) all() []string {
 	return r.forms
 }
 
-func (r *Redactor) replacer() *strings.Replacer {
+// replacer returns what replaces the known secrets, and their forms by their beginnings. Neither
+// is changed later.
+func (r *Redactor) replacer() (*strings.Replacer, map[string][]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.repl == nil {
-		r.forms = nil
+		r.forms, r.heads = nil, make(map[string][]string)
 		for _, s := range r.known {
 			r.forms = append(r.forms, Forms(s)...)
 		}
@@ -243,10 +267,11 @@ func (r *Redactor) replacer() *strings.Replacer {
 		pairs := make([]string, 0, 2*len(r.forms))
 		for _, f := range r.forms {
 			pairs = append(pairs, f, Redacted)
+			r.heads[f[:MinScrubbed]] = append(r.heads[f[:MinScrubbed]], f)
 		}
 		r.repl = strings.NewReplacer(pairs...)
 	}
-	return r.repl
+	return r.repl, r.heads
 }
 
 // Forms returns the forms of a secret's value that may occur in texts: as it

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/secret/secrettest"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 const value = "hunter2-Zq/8+k=&<7>"
@@ -129,6 +130,27 @@ func TestRedactorTakesOutPartsAtACut(t *testing.T) {
 	}
 	if got := (*secret.Redactor)(nil).Head(value) + (*secret.Redactor)(nil).Tail(value); got != value+value {
 		t.Error("a nil Redactor does something")
+	}
+}
+
+// A text may have been clipped before it is scrubbed, by a validator or by the server that wrote it.
+func TestRedactorTakesOutWhatAClipHasLeft(t *testing.T) {
+	t.Parallel()
+	var r secret.Redactor
+	r.Add(secret.New("first-"+value), secret.New(value), secret.New("with…dots…within"))
+	for _, form := range []string{value, "first-" + value[:8], url.QueryEscape(value), fmt.Sprintf("%x", value)} {
+		for n := secret.MinScrubbed; n < len(form); n++ {
+			text := clip.Text("it is "+form, len("it is ")+n)
+			got := r.Scrub(text + " and " + text + `" of with…dots…within…`)
+			if want := "it is [redacted]… and it is [redacted]…\" of [redacted]…"; got != want {
+				t.Errorf("%q becomes %q", text, got)
+			}
+		}
+	}
+	for _, text := range []string{"…", "hun…", "so on… and so on…", value[:3] + "…", value[:8] + " …"} {
+		if got := r.Scrub(text); got != text {
+			t.Errorf("%q becomes %q", text, got)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -194,7 +195,7 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 	case chosen == "" && !r.Required:
 		return nil, nil
 	case chosen == "":
-		return nil, fmt.Errorf("its body can be %.200q, and neither JSON, a form nor plain text", kinds)
+		return nil, fmt.Errorf("its body can be %q, and neither JSON, a form nor plain text", clip.Text(strings.Join(kinds, ", "), 200))
 	}
 	out := &body{kind: chosen, description: r.Description, required: r.Required}
 	if media := r.Content[chosen]; media != nil {
@@ -210,14 +211,14 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 func (o *Operation) complete(path string) error {
 	for _, m := range place.RE().FindAllStringSubmatch(path, -1) {
 		if !slices.ContainsFunc(o.params, func(p param) bool { return p.in == "path" && p.name == m[1] }) {
-			return fmt.Errorf("its path has {%.100s}, which is no parameter", m[1])
+			return fmt.Errorf("its path has {%s}, which is no parameter", clip.Text(m[1], 100))
 		}
 	}
 	if strings.ContainsAny(place.RE().ReplaceAllString(path, ""), "{}?#\\") || !strings.HasPrefix(path, "/") {
-		return fmt.Errorf("its path %.200q is no path", path)
+		return fmt.Errorf("its path %q is no path", clip.Text(path, 200))
 	}
 	if outbound.CheckSegment(place.RE().ReplaceAllString(path, "x")) != nil {
-		return fmt.Errorf("its path %.200q leads out of the server's path", path)
+		return fmt.Errorf("its path %q leads out of the server's path", clip.Text(path, 200))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Limits of a description, including the files that it refers to.
@@ -75,12 +76,12 @@ func (s *Source) read(ctx context.Context) (doc *openapi3.T, root *url.URL, err 
 		if errors.As(err, &f) || errors.Is(err, outbound.ErrRefused) || ctx.Err() != nil {
 			return nil, nil, err
 		}
-		return nil, nil, fmt.Errorf("its OpenAPI description cannot be read: %.500s", oneLine(err.Error()))
+		return nil, nil, fmt.Errorf("its OpenAPI description cannot be read: %s", clip.Text(oneLine(err.Error()), 500))
 	}
 	if refs := r.refs; refs*schemasIn(doc) > maxValidated {
 		s.log.Debug("an OpenAPI description is too large to be looked over")
 	} else if err := doc.Validate(ctx, openapi3.DisableExamplesValidation(), openapi3.DisableSchemaPatternValidation()); err != nil {
-		s.log.Warn("an OpenAPI description has faults", "err", fmt.Sprintf("%.500s", oneLine(err.Error())))
+		s.log.Warn("an OpenAPI description has faults", "err", clip.Text(oneLine(err.Error()), 500))
 	}
 	return doc, r.root, nil
 }
@@ -122,7 +123,7 @@ func (r *reader) another(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
 	folder := path.Dir(r.root.Path)
 	below := path.Clean(u.Path) == u.Path && outbound.CheckSegment(u.Path) == nil && strings.HasPrefix(u.Path, strings.TrimSuffix(folder, "/")+"/")
 	if !below || u.Scheme != r.root.Scheme || !strings.EqualFold(u.Host, r.root.Host) || u.User != nil {
-		return nil, fmt.Errorf("it refers to %.200q, which is not below its own folder", u.Redacted())
+		return nil, fmt.Errorf("it refers to %q, which is not below its own folder", clip.Text(u.Redacted(), 200))
 	}
 	if r.root.Scheme == "" {
 		data, _, err := r.source.access.Policy.ReadFile(u.Path, r.left)
@@ -177,7 +178,7 @@ func (r *reader) plain(data []byte) ([]byte, error) {
 		// expansion of aliases.
 		var err error
 		if data, err = yaml.YAMLToJSON(data); err != nil {
-			return nil, fmt.Errorf("its OpenAPI description is neither JSON nor YAML: %.300s", oneLine(err.Error()))
+			return nil, fmt.Errorf("its OpenAPI description is neither JSON nor YAML: %s", clip.Text(oneLine(err.Error()), 300))
 		}
 	}
 	depth, values, refs := measure(data)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // param is a parameter of an operation.
@@ -42,7 +43,7 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 	case "header":
 		q.style = or(q.style, "simple")
 		if !httpguts.ValidHeaderFieldName(p.Name) {
-			return nil, fmt.Errorf("%.100q cannot be a header", p.Name)
+			return nil, fmt.Errorf("%q cannot be a header", clip.Text(p.Name, 100))
 		}
 		if slices.Contains(ours, http.CanonicalHeaderKey(p.Name)) {
 			return nil, nil
@@ -50,11 +51,11 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 	case "query", "cookie":
 		q.style = or(q.style, "form")
 	default:
-		return nil, fmt.Errorf("a parameter in %.40q", p.In)
+		return nil, fmt.Errorf("a parameter in %q", clip.Text(p.In, 40))
 	}
 	fits := map[string][]string{"path": {"simple", "label", "matrix"}, "header": {"simple"}, "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"}, "cookie": {"form"}}
 	if !slices.Contains(fits[p.In], q.style) {
-		return nil, fmt.Errorf("parameter %.100q: style %.40q in %s", p.Name, q.style, p.In)
+		return nil, fmt.Errorf("parameter %q: style %q in %s", clip.Text(p.Name, 100), clip.Text(q.style, 40), p.In)
 	}
 	if q.explode = q.style == "form"; p.Explode != nil {
 		q.explode = *p.Explode

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
 // The schema of an answer holds results, if it is plain.
@@ -122,5 +123,22 @@ func TestPatternsOfADescriptionAreBounded(t *testing.T) {
 	}
 	if strings.Contains(told, "b{999}") || strings.Count(told, `"type":"string"`) != 1_001 {
 		t.Errorf("a pattern that is too large is told, or its property is not: %.300s", told)
+	}
+}
+
+// What is quoted of a description is marked where it is cut, so that a part of a credential in it
+// is recognised.
+func TestNoPartOfACredentialIsLogged(t *testing.T) {
+	t.Parallel()
+	known := &secret.Redactor{}
+	known.Add(secret.New("s3cr3t-value"))
+	a := newAPI(t, pathed("/"+strings.Repeat("x", 190)+"s3cr3t-value?"))
+	var log bytes.Buffer
+	_, err := a.tools(t, aaif.Tool{}, Options{Logger: slog.New(secret.LogHandler(slog.NewTextHandler(&log, nil), known))})
+	if err == nil {
+		t.Fatal("an operation is offered whose path is none")
+	}
+	if text := log.String() + known.Scrub(err.Error()); strings.Contains(text, "s3cr") || !strings.Contains(text, "is no path") {
+		t.Errorf("%s", text)
 	}
 }

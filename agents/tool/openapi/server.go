@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // maxServers is how many servers of an operation are considered, and maxServer
@@ -66,14 +68,14 @@ func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
 		return v.Default
 	})
 	if left < 0 {
-		return nil, fmt.Errorf("server %.200q is too long", s.URL)
+		return nil, fmt.Errorf("server %q is too long", clip.Text(s.URL, 200))
 	}
 	if strings.ContainsAny(raw, "{}") {
-		return nil, fmt.Errorf("server %.200q has a variable without a default", s.URL)
+		return nil, fmt.Errorf("server %q has a variable without a default", clip.Text(s.URL, 200))
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("server %.200q is no URL", raw)
+		return nil, fmt.Errorf("server %q is no URL", clip.Text(raw, 200))
 	}
 	if u.Scheme == "" {
 		if b.root.Scheme == "" {
