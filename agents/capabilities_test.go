@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -183,15 +184,17 @@ func TestARegulatedRefusalOfAListedToolIsAudited(t *testing.T) {
 	}
 	for _, level := range []string{"strict", "regulated"} {
 		var log bytes.Buffer
-		s := &shelf{err: &tool.Error{Kind: tool.ErrRefused, Tool: "shelf", Message: "the host is not allowed"}}
+		s := &shelf{err: &tool.Error{Kind: tool.ErrRefused, Tool: "shelf", Message: "the host is not allowed: it says s3cr3t-value"}}
+		known := &secret.Redactor{}
+		known.Add(secret.New("s3cr3t-value"))
 		a, err := agents.New(onShelf(t, level), agents.Options{
-			Model: modeltest.New(), Open: func(*aaif.Tool) (tool.Source, error) { return s, nil }, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+			Model: modeltest.New(), Open: func(*aaif.Tool) (tool.Source, error) { return s, nil }, Logger: slog.New(slog.NewJSONHandler(&log, nil)), Redactor: known,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var refused *agents.Refusal
-		if err := a.Run(t.Context(), node); !errors.As(err, &refused) || refused.Entity != a.Entity || !strings.Contains(err.Error(), "the host is not allowed") || !s.closed {
+		if err := a.Run(t.Context(), node); !errors.As(err, &refused) || refused.Entity != a.Entity || !strings.Contains(err.Error(), "the host is not allowed") || strings.Contains(err.Error(), "s3cr3t") || !s.closed {
 			t.Errorf("%s: %v, closed %t", level, err, s.closed)
 		}
 		if err := conn.Flush(); err != nil {
@@ -201,8 +204,12 @@ func TestARegulatedRefusalOfAListedToolIsAudited(t *testing.T) {
 		if got := strings.Contains(log.String(), `"audit":true`) && strings.Contains(log.String(), "the host is not allowed"); got != regulated {
 			t.Errorf("%s: log %s", level, &log)
 		}
-		if told := len(alerts) == 1; told != regulated || told && !strings.Contains(string((<-alerts).Data), agents.AlertRefused) {
+		if told := len(alerts) == 1; told != regulated {
 			t.Errorf("%s: %d alerts", level, len(alerts))
+		} else if told {
+			if data := string((<-alerts).Data); !strings.Contains(data, agents.AlertRefused) || strings.Contains(data, "s3cr3t") {
+				t.Errorf("%s: the alert %s", level, data)
+			}
 		}
 	}
 }

@@ -45,6 +45,7 @@ type toolset struct {
 	strict   bool // the agent is refused if a tool can never be available
 	required bool // the agent is refused if any tool is missing
 	log      *slog.Logger
+	secrets  *secret.Redactor
 	schemas  *schema.Pool // the schemas in the document
 	absent   []absence    // tools that this runtime cannot offer at all
 }
@@ -78,7 +79,7 @@ type listedTool struct {
 // registry, others by Options.Open. A tool that cannot be used here is left
 // out, and a notice says so.
 func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
-	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, required: opts.RequireTools, log: opts.Logger, schemas: new(schema.Pool)}
+	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, required: opts.RequireTools, log: opts.Logger, secrets: opts.Redactor, schemas: new(schema.Pool)}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
 	}
@@ -424,7 +425,7 @@ func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 // warm has all sources list their tools before the first task. At safety levels
 // strict and regulated it returns an error for each tool that can never be
 // available as the document declares it; with Options.RequireTools, for each
-// tool that is missing.
+// tool that is missing. Servers wrote some of its words, so it is redacted.
 func (s *toolset) warm(ctx context.Context) error {
 	lists, failed := s.ask(ctx)
 	var bad []error
@@ -443,7 +444,7 @@ func (s *toolset) warm(ctx context.Context) error {
 	if ctx.Err() == nil {
 		bad = append(bad, s.demand())
 	}
-	return errors.Join(bad...)
+	return s.secrets.Error(errors.Join(bad...))
 }
 
 // close closes all sources.
