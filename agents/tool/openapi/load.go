@@ -189,7 +189,7 @@ func (r *reader) plain(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
 		return nil, errors.New("its OpenAPI description is no valid JSON")
 	}
-	return data, nil
+	return keepExact(data), nil
 }
 
 // measure counts levels, values and references of JSON, before it is decoded.

@@ -177,6 +177,7 @@ func (c *converter) schema(s *openapi3.Schema, gone map[string]bool) any {
 	m := make(map[string]any)
 	c.words(s, m)
 	c.bounds(s, m)
+	exact(s, m)
 	c.object(s, m, gone)
 	for name, refs := range map[string]openapi3.SchemaRefs{"oneOf": s.OneOf, "anyOf": s.AnyOf, "allOf": s.AllOf, "prefixItems": s.PrefixItems} {
 		if len(refs) > 0 {
