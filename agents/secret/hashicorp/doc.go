@@ -8,8 +8,8 @@
 //
 // A path has the form of the vault's own tool, secret/agents/mail, or of its
 // API, secret/data/agents/mail. The engine's mount and version are requested
-// from the vault once (sys/internal/ui/mounts), unless the configuration sets
-// them. A key names a member of the entry; without a key the entry must have
+// from the vault (sys/internal/ui/mounts) once, and again when a read fails,
+// unless the configuration sets them. A key names a member of the entry; without a key the entry must have
 // only one member, or one named value. A version is a number, for engines of
 // version 2.
 //

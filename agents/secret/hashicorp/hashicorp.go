@@ -136,11 +136,31 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 		ref.Version = ""
 	}
 	started := v.cfg.Now()
+	mount, version := v.mounted(ref)
 	got, err := v.read(ctx, ref)
 	if errors.Is(err, secret.ErrDenied) && v.forget(started) {
 		got, err = v.read(ctx, ref)
 	}
+	if version != 0 && err != nil && !errors.Is(err, secret.ErrUnavailable) && v.changed(ctx, ref, mount, version) {
+		got, err = v.read(ctx, ref)
+	}
 	return got, err
+}
+
+// changed asks for the engine of a path again, and reports whether it has another mount or version
+// than was known: the read of an upgraded engine fails like that of an entry that
+// is not there, or is denied.
+func (v *Vault) changed(ctx context.Context, ref aaif.VaultRef, mount string, version int) bool {
+	nowMount, now, err := v.ask(ctx, ref)
+	if err != nil || nowMount == mount && now == version {
+		return false
+	}
+	if nowMount != mount {
+		v.mu.Lock()
+		delete(v.kv, mount)
+		v.mu.Unlock()
+	}
+	return true
 }
 
 func (v *Vault) read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, error) {
@@ -201,8 +221,8 @@ func member(ref aaif.VaultRef, data map[string]any) (secret.Secret, error) {
 
 // engine returns the mount and the version of the engine of a path.
 func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, version int, err error) {
-	path := strings.Trim(ref.Path, "/") + "/"
 	if v.cfg.KV != 0 {
+		path := below(ref)
 		first, _, _ := strings.Cut(path, "/")
 		if v.cfg.Mount != "" {
 			first = strings.Trim(v.cfg.Mount, "/")
@@ -212,9 +232,18 @@ func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, ve
 		}
 		return first + "/", v.cfg.KV, nil
 	}
-	if mount, version := v.mounted(path); version != 0 {
+	if mount, version := v.mounted(ref); version != 0 {
 		return mount, version, nil
 	}
+	return v.ask(ctx, ref)
+}
+
+// below returns the path of an entry as one that begins with its mount and a slash.
+func below(ref aaif.VaultRef) string { return strings.Trim(ref.Path, "/") + "/" }
+
+// ask asks the vault for the engine of a path, and remembers it.
+func (v *Vault) ask(ctx context.Context, ref aaif.VaultRef) (mount string, version int, err error) {
+	path := below(ref)
 	answer, err := v.client().Logical().ReadWithContext(ctx, "sys/internal/ui/mounts/"+strings.TrimSuffix(path, "/"))
 	if err != nil {
 		return "", 0, v.failed(ref, err)
@@ -236,8 +265,9 @@ func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, ve
 	return mount, version, nil
 }
 
-// mounted returns the longest known mount of a path.
-func (v *Vault) mounted(path string) (mount string, version int) {
+// mounted returns the longest known mount of a path. The version is 0 if none is known.
+func (v *Vault) mounted(ref aaif.VaultRef) (mount string, version int) {
+	path := below(ref)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for m, n := range v.kv {

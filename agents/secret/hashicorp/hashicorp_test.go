@@ -27,6 +27,7 @@ type double struct {
 	logins int
 	asked  []string
 	down   bool
+	other  bool // both engines have got the other version
 }
 
 const (
@@ -78,6 +79,21 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		login(token == "" && body["role"] == "aeemesh" && body["jwt"] == jwt)
 	case !d.tokens[token], strings.Contains(path, "denied"):
 		fail(403, "permission denied for token "+token)
+	case d.other && strings.HasPrefix(path, "sys/internal/ui/mounts/secret/"):
+		answer(map[string]any{"path": "secret/", "type": "kv", "options": nil})
+	case d.other && strings.HasPrefix(path, "sys/internal/ui/mounts/team/old/"):
+		answer(map[string]any{"path": "team/old/", "type": "kv", "options": map[string]string{"version": "2"}})
+	case d.other && (path == "team/old/plain" || path == "team/old/hidden"):
+		w.WriteHeader(404)
+		_ = json.NewEncoder(w).Encode(map[string]any{"warnings": []string{"Invalid path for a versioned K/V secrets engine."}})
+	case d.other && path == "team/old/strict":
+		fail(403, "permission denied")
+	case d.other && (path == "team/old/data/plain" || path == "team/old/data/strict"):
+		answer(map[string]any{"data": map[string]any{"only": secrettest.PlainValue}, "metadata": map[string]any{"version": 1}})
+	case d.other && path == "secret/plain":
+		answer(map[string]any{"value": secrettest.PlainValue})
+	case d.other:
+		fail(404)
 	case strings.HasPrefix(path, "sys/internal/ui/mounts/secret/"):
 		answer(map[string]any{"path": "secret/", "type": "kv", "options": map[string]string{"version": "2"}})
 	case strings.HasPrefix(path, "sys/internal/ui/mounts/team/old/"):
@@ -173,6 +189,36 @@ func TestAConfiguredEngineIsNotAskedFor(t *testing.T) {
 	}
 	if all := strings.Join(d.asked, " "); strings.Contains(all, "sys/") {
 		t.Errorf("asked: %s", all)
+	}
+}
+
+// The version of an engine is asked for again where a read fails as one of another version does: an
+// engine can be upgraded under a running worker. An entry that is not there is not asked for twice.
+func TestAnEngineMayGetAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for _, r := range []aaif.VaultRef{ref("team/old/plain", "", ""), ref("team/old/plain", "", "1"), ref("team/old/data/plain", "", ""), ref("team/old/strict", "", ""), ref("secret/plain", "", "")} {
+		d := start(t)
+		v := open(t, d, logins["token"])
+		for _, first := range []string{"team/old/plain", "secret/plain"} {
+			if got, err := v.Read(t.Context(), ref(first, "", "")); err != nil || got.Reveal() != secrettest.PlainValue {
+				t.Fatalf("%s: %v", first, err)
+			}
+		}
+		d.mu.Lock()
+		d.other = true
+		d.mu.Unlock()
+		for range 2 {
+			if got, err := v.Read(t.Context(), r); err != nil || got.Reveal() != secrettest.PlainValue {
+				t.Errorf("%+v: %v", r, err)
+			}
+		}
+		d.asked = nil
+		if _, err := v.Read(t.Context(), ref("team/old/none", "", "")); !errors.Is(err, secret.ErrNotFound) {
+			t.Errorf("an entry that is not there: %v", err)
+		}
+		if n := len(d.asked); n > 3 {
+			t.Errorf("%d requests for an entry that is not there: %v", n, d.asked)
+		}
 	}
 }
 
