@@ -179,6 +179,8 @@ var beside = map[string][]string{
 	"agents/model/openai":     {"agents/model/endpoint"},
 	"agents/model/anthropic":  {"agents/model/endpoint"},
 	"agents/tool/*test":       {"agents/tool"},
+	"agents/tool/rest":        {"agents/tool/endpoint"},
+	"agents/tool/openapi":     {"agents/tool/endpoint"},
 	"agents/secret/*test":     {"agents/secret"},
 	"agents/outbound":         {"agents/secret"},
 	"agents/registry/*test":   {"agents/registry"},

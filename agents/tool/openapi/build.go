@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/endpoint"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
@@ -44,7 +45,8 @@ func (b *builder) build(f found, single bool) (*Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Operation{method: f.method, path: strings.TrimSuffix(server.EscapedPath(), "/") + f.path, server: server, access: b.source.access, client: client.client}
+	o := &Operation{path: strings.TrimSuffix(server.EscapedPath(), "/") + f.path, server: server,
+		endpoint: endpoint.Endpoint{Tool: f.name, Method: f.method, Access: b.source.access, Client: client.client}}
 	parameters, err := b.parameters(f, client)
 	if err != nil {
 		return nil, err

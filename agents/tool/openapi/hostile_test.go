@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -272,7 +273,7 @@ func FuzzDescription(f *testing.F) {
 			if err := tl.Definition().Validate(); err != nil {
 				t.Fatal(err)
 			}
-			args := []byte(`{"id":"..","body":{"a":[1]},"a":["x","/"]}`)
+			args := map[string]json.RawMessage{"id": json.RawMessage(`".."`), "body": json.RawMessage(`{"a":[1]}`), "a": json.RawMessage(`["x","/"]`)}
 			if r, err := tl.(*Operation).request(args); err == nil && (r.URL.Host != "api.example.com" || r.URL.User != nil || !strings.HasPrefix(r.URL.Path, "/base/")) {
 				t.Fatalf("a request to %s", r.URL)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/endpoint"
 )
 
 // Options are the operator's settings for one entry.
@@ -164,7 +165,7 @@ func (s *Source) failure(err error) error {
 	var f *outbound.Failure
 	switch {
 	case errors.As(err, &f):
-		kind = kindOf(f)
+		kind = endpoint.Kind(f)
 		message = "its OpenAPI description cannot be fetched: " + f.Message
 		err = f.Err
 		switch {
@@ -177,19 +178,4 @@ func (s *Source) failure(err error) error {
 		kind = tool.ErrRefused
 	}
 	return &tool.Error{Kind: kind, Tool: s.entry.Name, Message: message, Err: err}
-}
-
-// kindOf returns the kind of a failed call.
-func kindOf(f *outbound.Failure) tool.Kind {
-	switch f.Reason {
-	case outbound.ReasonRefused:
-		return tool.ErrRefused
-	case outbound.ReasonUnreachable, outbound.ReasonLimited:
-		return tool.ErrUnavailable
-	case outbound.ReasonTimeout:
-		return tool.ErrTimeout
-	case outbound.ReasonTooLarge:
-		return tool.ErrInvalidResult
-	}
-	return tool.ErrFailed
 }

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,63 +13,34 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/endpoint"
 )
 
 // Operation is a tool: one operation of a description. It is safe for concurrent
 // use.
 type Operation struct {
-	def    tool.Definition
-	method string
-	path   string // escaped, with places
-	server *url.URL
-	params []param
-	body   *body // nil is none
-	access outbound.Access
-	client *http.Client
+	def      tool.Definition
+	path     string // escaped, with places
+	server   *url.URL
+	params   []param
+	body     *body // nil is none
+	endpoint endpoint.Endpoint
 }
 
 // Definition returns what the description says.
 func (o *Operation) Definition() tool.Definition { return o.def }
 
-// RepeatSafe reports whether the method is idempotent (RFC 9110, section
-// 9.2.2).
-func (o *Operation) RepeatSafe() bool {
-	return o.method != http.MethodPost && o.method != http.MethodPatch
-}
+// RepeatSafe reports whether the method is idempotent.
+func (o *Operation) RepeatSafe() bool { return o.endpoint.RepeatSafe() }
 
 // Call makes one request.
 func (o *Operation) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	r, err := o.request(args)
-	if err != nil {
-		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: o.def.Name, Message: err.Error(), NotMade: true}
-	}
-	r.Key, r.Again = tool.KeyFrom(ctx), o.RepeatSafe()
-	if name, value := tool.TraceFrom(ctx); name != "" {
-		r.Header.Set(name, value)
-	}
-	answer, err := o.access.Call(ctx, o.client, r)
-	if err != nil {
-		return nil, o.failure(err)
-	}
-	result, err := answer.JSON()
-	if err != nil {
-		return nil, o.failure(err)
-	}
-	return result, nil
+	return o.endpoint.Call(ctx, args, o.request)
 }
 
 // request makes the request of a call.
-func (o *Operation) request(raw json.RawMessage) (outbound.Request, error) {
-	r := outbound.Request{Method: o.method, Header: make(http.Header)}
-	args := make(map[string]json.RawMessage)
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
-		if err := json.Unmarshal(raw, &args); err != nil || args == nil {
-			return r, errors.New("want a JSON object")
-		}
-	}
+func (o *Operation) request(args map[string]json.RawMessage) (outbound.Request, error) {
+	r := outbound.Request{Header: make(http.Header)}
 	filled, query, cookies := make(map[string]string), []string(nil), []string(nil)
 	for _, p := range o.params {
 		v, there, err := p.valueOf(args[p.arg])
@@ -166,13 +136,4 @@ func (o *Operation) writeBody(r *outbound.Request, raw json.RawMessage) error {
 		r.Body = []byte(text)
 	}
 	return nil
-}
-
-// failure converts the error of a call.
-func (o *Operation) failure(err error) error {
-	var f *outbound.Failure
-	if !errors.As(err, &f) {
-		return err // the context's own
-	}
-	return &tool.Error{Kind: kindOf(f), Tool: o.def.Name, Message: f.Message, NotMade: f.NotMade, Err: f.Err}
 }

@@ -7,6 +7,10 @@ import (
 
 // URLOf is the URL that a call would ask for.
 func (t *Tool) URLOf(args json.RawMessage) (*url.URL, error) {
-	r, err := t.request(args)
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(args, &members); err != nil {
+		return nil, err
+	}
+	r, err := t.request(members)
 	return r.URL, err
 }

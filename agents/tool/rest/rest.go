@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/endpoint"
 )
 
 // Open makes a source of the only tool of an entry of protocol http. It makes
@@ -33,8 +33,7 @@ type Tool struct {
 	def      tool.Definition
 	template *template
 	fixed    []string // query parameters of the template that no argument may repeat
-	access   outbound.Access
-	client   *http.Client
+	endpoint endpoint.Endpoint
 }
 
 // Check reports what is wrong with an entry's endpoint, whatever a policy
@@ -75,7 +74,8 @@ func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
 	if err := def.Validate(); err != nil {
 		return nil, err
 	}
-	return &Tool{def: def, template: template, fixed: undeclared(entry.ParametersSchema, template.names()), access: access, client: client}, nil
+	return &Tool{def: def, template: template, fixed: undeclared(entry.ParametersSchema, template.names()),
+		endpoint: endpoint.Endpoint{Tool: def.Name, Method: template.method, Access: access, Client: client}}, nil
 }
 
 // undeclared returns the names that are no arguments. A schema may permit a model to
@@ -105,50 +105,22 @@ func declares(schema json.RawMessage, places []string) error {
 // Definition returns the entry's definition.
 func (t *Tool) Definition() tool.Definition { return t.def }
 
-// RepeatSafe reports whether the method is idempotent (RFC 9110, section
-// 9.2.2).
-func (t *Tool) RepeatSafe() bool {
-	return t.template.method != http.MethodPost && t.template.method != http.MethodPatch
-}
+// RepeatSafe reports whether the method is idempotent.
+func (t *Tool) RepeatSafe() bool { return t.endpoint.RepeatSafe() }
 
 // Call makes one request.
 func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	r, err := t.request(args)
-	if err != nil {
-		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: t.def.Name, Message: err.Error(), NotMade: true}
-	}
-	r.Key, r.Again = tool.KeyFrom(ctx), t.RepeatSafe()
-	if name, value := tool.TraceFrom(ctx); name != "" {
-		r.Header = http.Header{http.CanonicalHeaderKey(name): {value}}
-	}
-	answer, err := t.access.Call(ctx, t.client, r)
-	if err != nil {
-		return nil, t.failure(err)
-	}
-	result, err := answer.JSON()
-	if err != nil {
-		return nil, t.failure(err)
-	}
-	return result, nil
+	return t.endpoint.Call(ctx, args, t.request)
 }
 
 // request makes the request of a call.
-func (t *Tool) request(raw json.RawMessage) (outbound.Request, error) {
-	args := make(map[string]json.RawMessage)
-	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
-		if err := json.Unmarshal(raw, &args); err != nil || args == nil {
-			return outbound.Request{}, errors.New("want a JSON object")
-		}
-	}
+func (t *Tool) request(args map[string]json.RawMessage) (outbound.Request, error) {
 	u, err := t.template.fill(args)
 	if err != nil {
 		return outbound.Request{}, err
 	}
-	r := outbound.Request{Method: t.template.method, URL: u}
-	switch r.Method {
+	r := outbound.Request{URL: u}
+	switch t.template.method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		r.Type = "application/json"
 		r.Body, err = json.Marshal(args)
@@ -196,24 +168,4 @@ func queryValues(raw json.RawMessage) []string {
 		all = append(all, text)
 	}
 	return all
-}
-
-// failure converts the error of a call.
-func (t *Tool) failure(err error) error {
-	var f *outbound.Failure
-	if !errors.As(err, &f) {
-		return err // the context's own
-	}
-	kind := tool.ErrFailed
-	switch f.Reason {
-	case outbound.ReasonRefused:
-		kind = tool.ErrRefused
-	case outbound.ReasonUnreachable, outbound.ReasonLimited:
-		kind = tool.ErrUnavailable
-	case outbound.ReasonTimeout:
-		kind = tool.ErrTimeout
-	case outbound.ReasonTooLarge:
-		kind = tool.ErrInvalidResult
-	}
-	return &tool.Error{Kind: kind, Tool: t.def.Name, Message: f.Message, NotMade: f.NotMade, Err: f.Err}
 }
