@@ -36,7 +36,7 @@ type Client struct {
 
 	// Retries is how often a request is tried again that got no answer, or one
 	// with the status 408, 409, 429 or 5xx. The header X-Should-Retry of an
-	// answer, true or false, wins over its status. Default 0.
+	// answer, true or false, wins over its status, unless that is 2xx. Default 0.
 	Retries int
 
 	// MaxDelay is the longest wait between two tries. Where the answer asks for
@@ -123,6 +123,9 @@ func retryable(res *http.Response, err error) bool {
 		what, _ := cert.Fault(err, "") // a certificate does not get better by the next try
 		return what == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
 	}
+	if res.StatusCode/100 == 2 {
+		return false // the model has done the work
+	}
 	switch res.Header.Get("X-Should-Retry") {
 	case "true":
 		return true
@@ -175,9 +178,13 @@ func (c *Client) Failure(ctx context.Context, err error, key string) error {
 }
 
 // Document reads an answer that is one JSON document. ok is false for a stream of events;
-// where the server does not say what it sends, it is what was asked for.
+// where the server does not say what it sends, it is what was asked for. A page for people, which
+// another server than the API has sent, is an error.
 func Document(res *http.Response, stream bool) (body []byte, ok bool, err error) {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if media == "text/html" {
+		return nil, false, errors.New("the answer is text/html, neither JSON nor a stream of events: does base_url name the API?")
+	}
 	if media != "application/json" && !strings.HasSuffix(media, "+json") && (media != "" || stream) {
 		return nil, false, nil
 	}

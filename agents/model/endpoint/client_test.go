@@ -74,6 +74,7 @@ func TestRetries(t *testing.T) {
 		"waits are bounded":     {[]*http.Response{nil, nil, nil, nil, nil, answer(200, "")}, 9, 6, 200, 10125 * time.Millisecond, 13500 * time.Millisecond},
 		"a refusal":             {[]*http.Response{answer(400, "")}, 3, 1, 400, 0, 0},
 		"a refusal for now":     {[]*http.Response{answer(400, "", "X-Should-Retry", "true"), answer(200, "")}, 3, 2, 200, 375 * time.Millisecond, 500 * time.Millisecond},
+		"a good answer, again":  {[]*http.Response{answer(200, "", "X-Should-Retry", "true")}, 3, 1, 200, 0, 0},
 		"a failure for ever":    {[]*http.Response{answer(500, "", "X-Should-Retry", "false")}, 3, 1, 500, 0, 0},
 		"as long as is asked":   {[]*http.Response{answer(429, "", "Retry-After", "3"), answer(200, "")}, 3, 2, 200, 3 * time.Second, 3 * time.Second},
 		"longer than is waited": {[]*http.Response{answer(429, "", "Retry-After", "7")}, 3, 1, 429, 0, 0},

@@ -245,6 +245,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		"an error with status 200":       {js, `{"error":{"message":"bad model","code":400}}`, model.ErrBadRequest, "bad model"},
 		"no choices":                     {js, `{"choices":[]}`, model.ErrUnavailable, "no choices"},
 		"no JSON":                        {js, `<html>`, model.ErrUnavailable, "not the JSON of a chat completion"},
+		"a page of another server":       {"text/html; charset=utf-8", "<!doctype html>\n<p>data: none</p>", model.ErrUnavailable, "text/html, neither JSON nor a stream of events: does base_url name the API?"},
 		"half of the JSON":               {js, fine[:40], model.ErrUnavailable, "not the JSON"},
 		"a call without a name":          {sse, streamOf(callDelta(`"index":0,`, "a", "", `{}`), finish("tool_calls")), model.ErrUnavailable, "without a name"},
 		"too many calls":                 {sse, streamOf(strings.Repeat(callDelta(`"index":0,`, "a", "x", `{}`)+"\n\ndata: "+callDelta(`"index":0,`, "b", "x", `{}`)+"\n\ndata: ", 200) + finish("stop")), model.ErrUnavailable, "more than 256 tool calls"},
