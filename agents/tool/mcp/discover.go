@@ -49,7 +49,10 @@ func Discover(ctx context.Context, refused *http.Response, client *http.Client) 
 	return g, nil
 }
 
-// resourceMetadata reads a server's metadata: from the place that its answer
+// maxNamed is how many requests an answer may cause by the places that it names: two for each.
+const maxNamed = 4
+
+// resourceMetadata reads a server's metadata: from the places that its answer
 // names, then from the standard places for its path and for its host.
 func resourceMetadata(ctx context.Context, challenges []oauthex.Challenge, server *url.URL, client *http.Client) (*oauthex.ProtectedResourceMetadata, error) {
 	const wellKnown = "/.well-known/oauth-protected-resource"
@@ -57,7 +60,7 @@ func resourceMetadata(ctx context.Context, challenges []oauthex.Challenge, serve
 	type place struct{ metadata, resource string }
 	var places []place
 	for _, c := range challenges {
-		if at := c.Params["resource_metadata"]; at != "" {
+		if at := c.Params["resource_metadata"]; at != "" && len(places) < maxNamed {
 			places = append(places, place{at, server.String()}, place{at, host.String()})
 		}
 	}
