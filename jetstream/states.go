@@ -102,6 +102,10 @@ type Note struct {
 	// [States.Documents] leaves out the runs of other corrs by it.
 	Corr string
 
+	// Header is the document's header; nil: a document that is too large for the bucket is
+	// read for it.
+	Header *state.Header
+
 	// TTL is how long the checkpoint is kept unless another one replaces it, in whole
 	// seconds; 0: as long as the bucket keeps records.
 	TTL time.Duration
@@ -127,7 +131,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	if len(data) <= inlineMax(s.js.Conn()) {
 		return s.swap(ctx, id, prev, msg)
 	}
-	u, err := s.putObject(ctx, id, msg)
+	u, err := s.putObject(ctx, id, msg, note.Header)
 	if err != nil {
 		return 0, err
 	}

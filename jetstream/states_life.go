@@ -26,7 +26,7 @@ func noteOf(data []byte, life time.Duration) Note {
 	if err != nil {
 		return Note{TTL: life}
 	}
-	return Note{Status: h.Status, Work: h.Work, TTL: life}
+	return Note{Status: h.Status, Work: h.Work, Header: &h, TTL: life}
 }
 
 // swappedOver returns the sequence that the server compared at a write: it stores a

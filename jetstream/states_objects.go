@@ -45,7 +45,7 @@ const uploadAge = 5 * time.Minute
 // by a reference. Each object has a random name, so writers cannot overwrite each
 // other's. A write that is tried again goes on with the object of the try before: a fenced
 // worker cannot delete that.
-func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upload, error) {
+func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, h *state.Header) (upload, error) {
 	key := stateKey(id)
 	o := chunks.Object("", msg.Data)
 	u := s.uploads.take(key)
@@ -61,7 +61,12 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
-	if msg.Data, err = state.Refer(msg.Data, o); err != nil { // not a document of ours: the header is the only reference
+	if h != nil {
+		msg.Data, err = h.Refer(o)
+	} else {
+		msg.Data, err = state.Refer(msg.Data, o)
+	}
+	if err != nil { // not a document of ours: the header is the only reference
 		msg.Data = []byte("{}")
 	}
 	msg.Header.Set("Content-Type", "application/json")

@@ -214,6 +214,10 @@ func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []by
 	s.wrote(len(data))
 	if s.noted != nil {
 		note.Status, note.Work = c.Doc.Status, c.Mesh.Work
+		if len(data) > jetstream.MaxInline {
+			h := s.codec.Header(c)
+			note.Header = &h
+		}
 		return s.noted.PutNoted(ctx, id, prev, data, note)
 	}
 	return s.states.Put(ctx, id, prev, data)

@@ -142,7 +142,7 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	size := 2048
+	size := spare
 	if c.texts != nil {
 		size = c.texts.size()
 		size += size / 16 // as long as the last document, and some spare

@@ -53,9 +53,9 @@ func (w *writer) document(c *Checkpoint, header func(*field) bool) hole {
 	w.members(stateFields, reflect.ValueOf(d).Elem(), func(f *field) bool {
 		switch f.name {
 		case "conversation":
-			writeList(&w.cache.messages, w, f, d.Conversation, messageFields)
+			writeList(&w.cache.messages, w, f, d.Conversation, messageFields, messageSize)
 		case "memory_snapshot":
-			writeList(&w.cache.memories, w, f, d.MemorySnapshot, memoryFields)
+			writeList(&w.cache.memories, w, f, d.MemorySnapshot, memoryFields, memorySize)
 		case "provenance":
 			checksum = w.provenance(d.Provenance)
 		case "sc_standard":

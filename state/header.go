@@ -149,6 +149,17 @@ func readHeader(data []byte) (Header, error) {
 	return h, nil
 }
 
+// Header returns the header of the document that k has written of c, without reading that.
+func (k Codec) Header(c *Checkpoint) Header {
+	h := c.header()
+	if k.Seal != nil {
+		h.Sealed = k.Seal.newest
+	} else {
+		h.Waits = short(c.Mesh.Waits)
+	}
+	return h
+}
+
 // header returns the unsealed part of a sealed document, which does not say what the run
 // waits for.
 func (c *Checkpoint) header() Header {
@@ -165,10 +176,15 @@ func (c *Checkpoint) header() Header {
 // with ErrElsewhere.
 func Refer(data []byte, object Object) ([]byte, error) {
 	h, err := ReadHeader(data)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case h.Object != nil:
+	}
+	return h.Refer(object)
+}
+
+// Refer is [Refer] for a document whose header is known.
+func (h Header) Refer(object Object) ([]byte, error) {
+	if h.Object != nil {
 		return nil, fmt.Errorf("refer to checkpoint of run %s: it is a reference itself", clip.Text(h.Run, 80))
 	}
 	if h.Entity == "" {

@@ -196,13 +196,18 @@ func TestRefer(t *testing.T) {
 	t.Parallel()
 	object := state.Object{Name: "agent.reviewer/x", Size: 300000, Digest: "sha256:00"}
 	for name, k := range map[string]state.Codec{"clear": {}, "sealed": {Seal: ring(t, key(1))}, "cbor": {Encoding: aaif.CBOR}} {
-		data, err := fixed(k).Encode(full())
+		c := full()
+		c.Mesh.Waits = []state.Wait{{Entity: "agent.writer", TaskID: "t", Key: "k\xff", Asked: start, Schema: "{}"}}
+		data, err := fixed(k).Encode(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ref, err := state.Refer(data, object)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if known, err := k.Header(c).Refer(object); err != nil || !bytes.Equal(known, ref) {
+			t.Errorf("%s: of the known header %s, %v; want %s", name, known, err, ref)
 		}
 		want, err := state.ReadHeader(data)
 		if err != nil {

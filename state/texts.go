@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -33,18 +34,19 @@ type list[T comparable] struct {
 }
 
 // writeList writes the member f, a list of objects with the given fields, unless it is empty.
-func writeList[T comparable](l *list[T], w *writer, f *field, items []T, members fields) {
+// size estimates the length of an item's text.
+func writeList[T comparable](l *list[T], w *writer, f *field, items []T, members fields, size func(*T) int) {
 	if len(items) == 0 {
 		return
 	}
 	w.name(f.name)
 	w.b = append(w.b, '[')
-	w.fail(f.path, appendList(l, &w.b, items, members))
+	w.fail(f.path, appendList(l, &w.b, items, members, size))
 	w.b = append(w.b, ']')
 }
 
 // appendList writes items to dst with commas between them.
-func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields) error {
+func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields, size func(*T) int) error {
 	same := 0
 	for same < len(items) && same < len(l.items) && items[same] == l.items[same] {
 		same++
@@ -54,7 +56,11 @@ func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields
 	if same > 0 {
 		l.text = l.text[:l.ends[same-1]]
 	}
-	w := writer{b: l.text}
+	more := 0
+	for i := same; i < len(items); i++ {
+		more += size(&items[i])
+	}
+	w := writer{b: slices.Grow(l.text, more)} // a long list would be copied several times
 	for i := same; i < len(items); i++ {
 		if len(w.b) > 0 {
 			w.b = append(w.b, ',')
@@ -67,9 +73,18 @@ func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields
 		l.items, l.ends = append(l.items, items[i]), append(l.ends, len(w.b))
 	}
 	l.text = w.b
-	*dst = append(*dst, l.text...)
+	*dst = append(slices.Grow(*dst, len(l.text)+spare), l.text...)
 	return nil
 }
+
+// spare is the usual length of what a document has beside its lists.
+const spare = 2048
+
+func messageSize(m *aaif.Message) int {
+	return len(m.Content) + len(m.ToolCallID) + len(m.ToolName) + 128
+}
+
+func memorySize(m *aaif.MemoryItem) int { return len(m.Key) + len(m.Content) + 128 }
 
 // A rawKey is a raw JSON value and the way in which it is written.
 type rawKey struct {
@@ -129,7 +144,7 @@ func (t *texts) forget() {
 func (t *texts) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 2048 + len(t.messages.text) + len(t.memories.text)
+	n := spare + len(t.messages.text) + len(t.memories.text)
 	for _, r := range t.raws {
 		n += len(r.text)
 	}

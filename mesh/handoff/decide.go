@@ -49,7 +49,9 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 		case state.PhaseRunning:
 			return h.status(), nil
 		case state.PhaseAccepted:
-			err = r.start(ctx, h)
+			var run stored
+			run, err = r.own(ctx, h)
+			err = r.start(ctx, h, run, err)
 		case state.PhaseStaged:
 			err = r.accept(ctx, h)
 		default:
@@ -75,14 +77,15 @@ func (r *Receiver) accept(ctx context.Context, h *record) error {
 		}
 		return r.drop(ctx, h, staged)
 	}
+	var run stored
 	if err == nil {
-		err = r.prepare(ctx, h)
+		run, err = r.prepare(ctx, h)
 	}
 	if err == nil {
 		err = r.write(ctx, h, state.PhaseAccepted, bare)
 	}
 	if err == nil {
-		err = r.start(ctx, h)
+		err = r.start(ctx, h, run, nil)
 	}
 	return err
 }
@@ -90,19 +93,18 @@ func (r *Receiver) accept(ctx context.Context, h *record) error {
 // prepare stores the run, parked, so that no worker runs it. It comes before the handoff
 // is accepted, so that every accepted handoff has a run. Collect removes a run whose
 // handoff was never accepted.
-func (r *Receiver) prepare(ctx context.Context, h *record) error {
+func (r *Receiver) prepare(ctx context.Context, h *record) (stored, error) {
 	run := h.c.Clone()
 	run.Mesh.Epoch++
 	data, err := r.cfg.Codec(run.Mesh.Entity).Over(0).Encode(run)
 	if err != nil {
-		return err
+		return stored{}, err
 	}
-	_, err = r.put(ctx, r.cfg.States, run.ID(), 0, data)
+	rev, err := r.put(ctx, r.cfg.States, run.ID(), 0, data)
 	if !errors.Is(err, state.ErrChanged) {
-		return err
+		return stored{run, rev}, err
 	}
-	_, err = r.own(ctx, h)
-	return err // nil: by an earlier try
+	return r.own(ctx, h) // by an earlier try
 }
 
 // A stored run, and where.
@@ -128,9 +130,8 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 }
 
 // start gives an accepted run to the workers: its record takes back the status
-// that it had at the source.
-func (r *Receiver) start(ctx context.Context, h *record) error {
-	run, err := r.own(ctx, h)
+// that it had at the source. err says why the run could not be read.
+func (r *Receiver) start(ctx context.Context, h *record, run stored, err error) error {
 	switch {
 	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
 		// It was started, and has ended or moved on since.

@@ -89,7 +89,7 @@ func (h *reader) next() error {
 	if err != nil {
 		return err
 	}
-	members, err := rawdoc.Object(line)
+	members, err := rawdoc.Object(bytes.Clone(line)) // line is overwritten by the next one
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStream, err)
 	}
@@ -322,7 +322,7 @@ func (h *reader) assemble() ([]byte, error) {
 		if len(items) == 0 {
 			continue
 		}
-		list := jsontext.Value("[" + string(bytes.Join(raw(items), []byte(","))) + "]")
+		list := listOfItems(items)
 		if i := rawdoc.Index(h.head, l.member); i >= 0 {
 			h.head[i].Value = list
 		} else {
@@ -349,10 +349,16 @@ func (h *reader) assemble() ([]byte, error) {
 	return doc, nil
 }
 
-func raw(values []jsontext.Value) [][]byte {
-	all := make([][]byte, len(values))
-	for i, v := range values {
-		all[i] = v
+// listOfItems writes an array.
+func listOfItems(items []jsontext.Value) jsontext.Value {
+	size := 1
+	for _, v := range items {
+		size += len(v) + 1
 	}
-	return all
+	all := make([]byte, 0, size)
+	for _, v := range items {
+		all = append(append(all, ','), v...)
+	}
+	all[0] = '['
+	return append(all, ']')
 }

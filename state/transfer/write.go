@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,12 @@ type value struct {
 // split splits a document into the contents of its messages. The first is
 // handoff_init with its two members.
 func split(token string, doc []byte) (sum string, values []value, err error) {
-	text := jsontext.Value(doc).Clone()
-	if err := text.Compact(); err != nil { // a message is one line
-		return "", nil, err
+	text := jsontext.Value(doc)
+	if bytes.IndexByte(text, '\n') >= 0 { // a message is one line
+		text = text.Clone()
+		if err := text.Compact(); err != nil {
+			return "", nil, err
+		}
 	}
 	if sum, err = state.ContentChecksum(text); err != nil {
 		return "", nil, err
@@ -85,7 +89,10 @@ func split(token string, doc []byte) (sum string, values []value, err error) {
 			}
 		}
 	}
-	init := rawdoc.Append(nil, []rawdoc.Member{member("migration_token", rawdoc.Quote(token)), member("state", rawdoc.Append(nil, head))})
+	init := jsontext.Value(rawdoc.Append(nil, []rawdoc.Member{member("migration_token", rawdoc.Quote(token)), member("state", rawdoc.Append(nil, head))}))
+	if err := init.Compact(); err != nil { // it is not sent in parts
+		return "", nil, err
+	}
 	return sum, append([]value{{msgInit, init}}, rest...), nil
 }
 

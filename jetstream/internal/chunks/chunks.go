@@ -1,6 +1,7 @@
 package chunks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -117,8 +118,8 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 
 // readChunks returns the beginning of a document, up to the first missing chunk.
 func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
-	data := make([]byte, 0, min(o.Size, 1<<20)) // what the record says may be untrue
-	for i := 0; int64(len(data)) < o.Size; i++ {
+	var all [][]byte // joined at the end: what the record says of the size may be untrue
+	for i, size := 0, int64(0); size < o.Size; i++ {
 		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(i)))
 		if errors.Is(err, natsjs.ErrMsgNotFound) {
 			break
@@ -126,12 +127,12 @@ func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) 
 		if err != nil {
 			return nil, err
 		}
-		data = append(data, m.Data...)
+		all, size = append(all, m.Data), size+int64(len(m.Data))
 	}
-	if len(data) == 0 {
-		return s.readOld(ctx, o)
+	if data := bytes.Join(all, nil); len(data) > 0 {
+		return data, nil
 	}
-	return data, nil
+	return s.readOld(ctx, o)
 }
 
 // Delete deletes all chunks of an object; with a sequence of the stream, only those up to that.

@@ -59,7 +59,7 @@ func WithoutProvenance(doc []byte, names ...string) ([]byte, error) {
 		}
 		members[i].Value = Append(nil, Without(inner, names...))
 	}
-	return Append(make([]byte, 0, len(doc)), members), nil
+	return Append(nil, members), nil
 }
 
 // A Member is one member of a JSON object. Its value is kept as it was written.
@@ -69,7 +69,7 @@ type Member struct {
 }
 
 // Object reads one JSON object. A duplicate name is an error, as in an Agent State
-// document.
+// document. The values share the memory of data.
 func Object(data []byte) ([]Member, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if k := d.PeekKind(); k != '{' {
@@ -92,7 +92,7 @@ func Object(data []byte) ([]Member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Value = v.Clone()
+		m.Value = part(data, d, v)
 		members = append(members, m)
 	}
 	if _, err := d.ReadToken(); err != nil {
@@ -101,7 +101,7 @@ func Object(data []byte) ([]Member, error) {
 	return members, atEnd(d)
 }
 
-// Array reads one JSON array.
+// Array reads one JSON array. The items share the memory of data.
 func Array(data []byte) ([]jsontext.Value, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if k := d.PeekKind(); k != '[' {
@@ -116,12 +116,18 @@ func Array(data []byte) ([]jsontext.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		items = append(items, v.Clone())
+		items = append(items, part(data, d, v))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
 	}
 	return items, atEnd(d)
+}
+
+// part returns the value that d has just read from data, as a part of data.
+func part(data []byte, d *jsontext.Decoder, v jsontext.Value) jsontext.Value {
+	end := int(d.InputOffset())
+	return data[end-len(v) : end : end]
 }
 
 // atEnd returns an error unless only white space is left.
@@ -143,6 +149,11 @@ func Without(members []Member, names ...string) []Member {
 
 // Append writes an object with the given members in the given order.
 func Append(dst []byte, members []Member) []byte {
+	size := 2
+	for _, m := range members {
+		size += len(m.Name) + len(m.Value) + 4
+	}
+	dst = slices.Grow(dst, size)
 	dst = append(dst, '{')
 	for i, m := range members {
 		if i > 0 {
