@@ -105,6 +105,9 @@ type Note struct {
 	// Header is the document's header; nil: a document that is too large for the bucket is
 	// read for it.
 	Header *state.Header
+	// Digest is the document's digest, see [state.Codec.EncodeDigest]; "": it is computed
+	// of a document that is too large for the bucket.
+	Digest string
 
 	// TTL is how long the checkpoint is kept unless another one replaces it, in whole
 	// seconds; 0: as long as the bucket keeps records.
@@ -131,7 +134,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	if len(data) <= inlineMax(s.js.Conn()) {
 		return s.swap(ctx, id, prev, msg)
 	}
-	u, err := s.putObject(ctx, id, msg, note.Header)
+	u, err := s.putObject(ctx, id, msg, note)
 	if err != nil {
 		return 0, err
 	}

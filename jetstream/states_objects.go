@@ -45,9 +45,12 @@ const uploadAge = 5 * time.Minute
 // by a reference. Each object has a random name, so writers cannot overwrite each
 // other's. A write that is tried again goes on with the object of the try before: a fenced
 // worker cannot delete that.
-func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, h *state.Header) (upload, error) {
+func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, note Note) (upload, error) {
 	key := stateKey(id)
-	o := chunks.Object("", msg.Data)
+	o := state.Object{Size: int64(len(msg.Data)), Digest: note.Digest}
+	if o.Digest == "" {
+		o.Digest = api.Digest(msg.Data)
+	}
 	u := s.uploads.take(key)
 	if u.digest != o.Digest || u.age() > s.uploads.age {
 		u = upload{name: s.object + key + "/" + rand.Text(), digest: o.Digest, began: time.Now()}
@@ -61,8 +64,8 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, h *s
 		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
-	if h != nil {
-		msg.Data, err = h.Refer(o)
+	if note.Header != nil {
+		msg.Data, err = note.Header.Refer(o)
 	} else {
 		msg.Data, err = state.Refer(msg.Data, o)
 	}

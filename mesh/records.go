@@ -90,13 +90,14 @@ func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *sta
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
 	defer documents.Put(buf)
-	data, err := s.codec.Over(prev).EncodeIn(*buf, c)
+	data, digest, err := s.codec.Over(prev).EncodeDigest(*buf, c)
 	if err != nil {
 		return 0, nil, err
 	}
 	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
 		*buf = data[:0]
 	}
+	note.Digest = digest
 	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, note) },
 		func(now state.Record) (uint64, error) { return s.landed(ctx, now, data, c) })
 	if err == nil {

@@ -107,6 +107,13 @@ func (k Codec) Encode(c *Checkpoint) ([]byte, error) { return k.EncodeIn(nil, c)
 // may share it. It saves garbage for a caller that writes many checkpoints and stores
 // each before it encodes the next.
 func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
+	data, _, err := k.EncodeDigest(buf, c)
+	return data, err
+}
+
+// EncodeDigest is [Codec.EncodeIn], and returns the document's digest as [Object] has it, if
+// that comes out of the checksum: "" for a small, a sealed or a CBOR document.
+func (k Codec) EncodeDigest(buf []byte, c *Checkpoint) (data []byte, digest string, err error) {
 	now := time.Now
 	if k.Now != nil {
 		now = k.Now
@@ -116,31 +123,33 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	t := now()
 	c.Doc.MemorySnapshot, c.memoryAt = c.memoriesLeft(t)
 	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = newStateID(), Time(t), c.trail()
-	data, err := k.marshalIn(buf, c)
+	data, digest, err = k.marshalIn(buf, c)
 	if err != nil {
 		c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = id, at, trail
 		c.Doc.MemorySnapshot, c.memoryAt = memories, memoryAt
 	}
-	return data, err
+	return data, digest, err
 }
 
 // Marshal writes the document of a checkpoint that was captured before, with its state_id
 // and checkpoint_at unchanged and a new checksum: to export it, or to write it in another
 // encoding or with another key. Unless they are sealed, two results for the same
 // checkpoint have the same bytes.
-func (k Codec) Marshal(c *Checkpoint) ([]byte, error) { return k.marshalIn(nil, c) }
-
-func (k Codec) marshalIn(buf []byte, c *Checkpoint) ([]byte, error) {
-	data, err := k.marshal(buf, c)
-	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint of run %s: %w", clip.Text(c.Doc.RunID, 80), err)
-	}
-	return data, nil
+func (k Codec) Marshal(c *Checkpoint) ([]byte, error) {
+	data, _, err := k.marshalIn(nil, c)
+	return data, err
 }
 
-func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
+func (k Codec) marshalIn(buf []byte, c *Checkpoint) (data []byte, digest string, err error) {
+	if data, digest, err = k.marshal(buf, c); err != nil {
+		return nil, "", fmt.Errorf("encode checkpoint of run %s: %w", clip.Text(c.Doc.RunID, 80), err)
+	}
+	return data, digest, nil
+}
+
+func (k Codec) marshal(buf []byte, c *Checkpoint) (data []byte, digest string, err error) {
 	if err := c.check(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	size := spare
 	if c.texts != nil {
@@ -152,34 +161,36 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	}
 	text, checksum, err := c.appendDocument(buf[:0])
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if len(text) > k.maxBytes() {
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
+		return nil, "", fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
 	}
-	sum := checksum.sum(text)
+	sum, digest := checksum.sum(text)
 	if k.Seal != nil {
+		digest = ""
 		if text, err = k.Seal.seal(c.header(), text, k); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	switch k.Encoding {
 	case "", aaif.JSON:
 	case aaif.CBOR:
+		digest = ""
 		if text, err = aaif.JSONToCBOR(text, maxDepth); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	default:
-		return nil, fmt.Errorf("encoding %q: want json or cbor", k.Encoding)
+		return nil, "", fmt.Errorf("encoding %q: want json or cbor", k.Encoding)
 	}
 	if len(text) > k.maxBytes() {
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
+		return nil, "", fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
 	}
 	if c.Doc.Provenance == nil {
 		c.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: Platform}
 	}
 	c.Doc.Provenance.Checksum = sum
-	return text, nil
+	return text, digest, nil
 }
 
 // Decode reads one document, JSON or CBOR, sealed or not, and verifies its checksum over

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"hash"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,15 +100,29 @@ func (w *writer) provenance(p *aaif.StateProvenance) hole {
 
 var emptyChecksum = strings.Repeat("0", checksumLen)
 
-// sum writes the checksum into an encoded document and returns it.
-func (h hole) sum(text []byte) string {
+// sum writes the checksum into an encoded document and returns it. digest is that of the
+// whole text, as [Object] has it, and "" for a text below large: nearly all of a large one
+// comes before the checksum, and is hashed once for both.
+func (h hole) sum(text []byte) (checksum, digest string) {
 	s := sha256.New()
 	s.Write(text[:h.from])
+	var whole hash.Cloner
+	if c, ok := s.(hash.Cloner); ok && len(text) >= large {
+		whole, _ = c.Clone()
+	}
 	s.Write(text[h.to:])
-	var digest [sha256.Size]byte
-	hex.Encode(text[h.at:h.at+checksumLen], s.Sum(digest[:0]))
-	return string(text[h.at : h.at+checksumLen])
+	var sum [sha256.Size]byte
+	hex.Encode(text[h.at:h.at+checksumLen], s.Sum(sum[:0]))
+	if whole != nil {
+		whole.Write(text[h.from:])
+		digest = "sha256:" + hex.EncodeToString(whole.Sum(sum[:0]))
+	}
+	return string(text[h.at : h.at+checksumLen]), digest
 }
+
+// large is the size from which the digest of a document is worth knowing: smaller ones are
+// stored in their record.
+const large = 256 << 10
 
 var (
 	errOursOnly     = errors.New("is written from Checkpoint.Mesh, not given in Extensions")

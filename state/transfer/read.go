@@ -25,7 +25,7 @@ type Init struct {
 }
 
 // Read reads a streaming handoff to its end and returns the document as JSON, with
-// its checksum and without a token. It has verified that the token was issued for this
+// its checksum and without a token, in canonical form. It has verified that the token was issued for this
 // document, and that the document is a valid Agent State.
 //
 // accept is called with the first message, before any further message is processed (AAIF,
@@ -329,8 +329,7 @@ func (h *reader) assemble() ([]byte, error) {
 			h.head = append(h.head, member(l.member, list))
 		}
 	}
-	doc := rawdoc.Append(nil, append(h.head, h.rest...))
-	sum, err := state.ContentChecksum(doc)
+	doc, sum, err := rawdoc.Canonical(rawdoc.Append(nil, append(h.head, h.rest...)), "checksum", "migration_token") // as state.ContentChecksum
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}

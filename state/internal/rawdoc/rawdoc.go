@@ -30,16 +30,22 @@ func JSON(data []byte) ([]byte, error) {
 // Checksum returns the SHA-256 of the canonical JSON of doc without the named members of
 // provenance.
 func Checksum(doc []byte, without ...string) (string, error) {
-	text, err := WithoutProvenance(doc, without...)
-	if err != nil {
-		return "", fmt.Errorf("checksum: %w", err)
+	_, sum, err := Canonical(doc, without...)
+	return sum, err
+}
+
+// Canonical returns the canonical JSON of doc, and its checksum without the named members
+// of provenance.
+func Canonical(doc []byte, without ...string) (canonical []byte, sum string, err error) {
+	if canonical, err = envelope.Canonical(doc); err != nil {
+		return nil, "", fmt.Errorf("checksum: %w", err)
 	}
-	canonical, err := envelope.Canonical(text)
+	text, err := WithoutProvenance(canonical, without...)
 	if err != nil {
-		return "", fmt.Errorf("checksum: %w", err)
+		return nil, "", fmt.Errorf("checksum: %w", err)
 	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:]), nil
+	digest := sha256.Sum256(text)
+	return canonical, hex.EncodeToString(digest[:]), nil
 }
 
 // WithoutProvenance returns the JSON of doc without the named members of provenance. It

@@ -1,8 +1,11 @@
 package state_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -35,4 +38,36 @@ func BenchmarkLarge(b *testing.B) {
 	each("Refer", func() error { _, err := state.Refer(data, state.Object{Name: "o"}); return err })
 	each("Decode", func() error { _, err := k.Decode(data); return err })
 	each("ContentChecksum", func() error { _, err := state.ContentChecksum(data); return err })
+}
+
+// The digest of a large document is that of its bytes; of one that is not hashed in this
+// form anyway it is not known.
+func TestTheDigestOfALargeDocumentIsThatOfItsBytes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		codec state.Codec
+		size  int
+		known bool
+	}{
+		"large":  {state.Codec{}, 300 << 10, true},
+		"small":  {state.Codec{}, 4 << 10, false},
+		"sealed": {state.Codec{Seal: ring(t, key(1))}, 300 << 10, false},
+		"cbor":   {state.Codec{Encoding: aaif.CBOR}, 300 << 10, false},
+	} {
+		c := grown(t, tt.size)
+		for range 2 { // also with the texts of the first time
+			data, digest, err := tt.codec.EncodeDigest(nil, c)
+			want := ""
+			if tt.known {
+				sum := sha256.Sum256(data)
+				want = "sha256:" + hex.EncodeToString(sum[:])
+			}
+			if err != nil || digest != want {
+				t.Errorf("%s: digest %q, %v; want %q", name, digest, err, want)
+			}
+			if _, err := tt.codec.Decode(data); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
 }
