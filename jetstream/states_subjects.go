@@ -112,6 +112,13 @@ func stateKey(id state.ID) string {
 
 // entityKey returns an entity with each of its tokens escaped.
 func entityKey(entity string) string {
+	plain := true // nearly always: then it takes no memory
+	for t := range strings.SplitSeq(entity, ".") {
+		plain = plain && len(subject.Escape(t)) == len(t)
+	}
+	if plain {
+		return entity
+	}
 	tokens := strings.Split(entity, ".")
 	for i, t := range tokens {
 		tokens[i] = subject.Escape(t)
