@@ -39,8 +39,8 @@ type memberCall struct {
 // cannot go on here.
 func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 	p := &w.plan.Members[a.who]
-	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC(), key: a.key}
-	out.asked = out.Began
+	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC(), Key: a.key}
+	out.Asked = out.Began
 	end := func(problem *envelope.Error) (Outcome, error) {
 		out.Err, out.Output = problem, nil
 		out.MS = millis(time.Since(out.Began))
@@ -69,7 +69,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 	for {
 		out.Entity = at.member.Entity
 		out.Tries++
-		out.asked = time.Now()
+		out.Asked = time.Now()
 		problem := w.failedBefore(at.key, &out)
 		known := problem != nil
 		if !known {
@@ -89,7 +89,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		if !again || wait >= w.left() {
 			// A member that has used up all of the swarm's time leaves no time
 			// for an escalation.
-			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.asked) >= a.timeout*9/10
+			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.Asked) >= a.timeout*9/10
 			ok, err := false, error(nil)
 			if !spent {
 				ok, err = w.escalate(ctx, &at, a, problem)
@@ -210,7 +210,7 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 		if answer != nil {
 			out.TaskID, out.Durable = answer.TaskID, answer.Durable
 			if began := answer.Began; !began.IsZero() { // the task was sent before, perhaps by another worker
-				out.asked = earlier(out.asked, began)
+				out.Asked = earlier(out.Asked, began)
 				out.Began = earlier(out.Began, began.UTC())
 			}
 		}
@@ -407,7 +407,7 @@ func (w *work) told(intent string, o *Outcome, a memberCall, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then
 	if intent != intents.RunStepStarted {
-		e.DurationMS = millis(time.Since(o.asked))
+		e.DurationMS = millis(time.Since(o.Asked))
 	}
 	if o.Usage != (Usage{}) {
 		e.Usage, _ = json.Marshal(o.Usage) // numbers always marshal

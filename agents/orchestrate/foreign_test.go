@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/progress"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -257,7 +257,7 @@ func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	if s := c.Doc.SubagentStates; len(s) != 3 || s[0].AgentID != "5b0a8c2e-1111-4111-8111-111111111111" || string(s[0].Output) != `{"rows":3}` {
 		t.Errorf("subagent states %+v", s)
 	}
-	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
+	standing, err := progress.Of(c.Mesh.Plan)
 	if err != nil || len(standing.Outcomes) != 3 {
 		t.Errorf("%+v, %v", standing, err)
 	}

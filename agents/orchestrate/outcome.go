@@ -2,67 +2,32 @@ package orchestrate
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/progress"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // Outcome is the result or the failure of one member's work.
-type Outcome struct {
-	Slot    int    `json:"slot"` // index in the plan's members; for a pipeline, in its steps
-	Alias   string `json:"alias"`
-	Entity  string `json:"entity,omitempty"`
-	AgentID string `json:"agent_id,omitempty"` // of the member that answered on another platform
-	TaskID  string `json:"task_id,omitempty"`  // of the task that the member was sent
-	Durable bool   `json:"durable,omitempty"`  // the task went over the durable lane
-
-	// Call is the idempotency key of the model's tool call, in a team that its
-	// model leads.
-	Call string `json:"call,omitempty"`
-
-	// Output is the member's answer without the mesh's members: see [Bare]. It
-	// is nil if Err is not, and in a run that its model leads: there the
-	// conversation has it.
-	Output json.RawMessage `json:"-"`
-	Err    *envelope.Error `json:"error,omitempty"`
-
-	Began time.Time `json:"began,omitzero"`
-	MS    float64   `json:"ms,omitempty"`    // the duration
-	Tries int       `json:"tries,omitempty"` // more than one: the call was retried
-
-	// Result refers to the envelope of the output; nil if no member was called,
-	// or if the envelope cannot be referred to.
-	Result *envelope.Reference `json:"result,omitempty"`
-
-	Skipped bool   `json:"skipped,omitempty"` // no member was called: the condition did not hold
-	Instead string `json:"instead,omitempty"` // the alias of the member whose part the fallback did
-	Usage   Usage  `json:"usage,omitzero"`    // as reported by the member
-
-	key   string    // of the call
-	asked time.Time // when the current receiver was called, in this try; Began is when the first one was
-}
-
-// OK reports whether the outcome has an output.
-func (o *Outcome) OK() bool { return o.Err == nil && o.Output != nil }
-
-// Answered reports whether a member has answered its task.
-func (o *Outcome) Answered() bool { return o.Err == nil && o.TaskID != "" }
+type Outcome = progress.Outcome
 
 // Usage is the reserved member usage of results.
-type Usage struct {
-	InputTokens  int64     `json:"input_tokens,omitempty"`
-	OutputTokens int64     `json:"output_tokens,omitempty"`
-	CostUSD      model.USD `json:"cost_usd,omitempty"`
-}
+type Usage = progress.Usage
 
-// Add returns the sum of both.
-func (u Usage) Add(v Usage) Usage {
-	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostUSD.Add(v.CostUSD)}
-}
+// Pattern is how the members of a team work together (AAIF, Orchestration
+// Topology).
+type Pattern = progress.Pattern
+
+// The patterns.
+const (
+	Pipeline = progress.Pipeline // one after the other, each with the previous one's output
+	Swarm    = progress.Swarm    // all with the same input; their outputs make one result
+	Router   = progress.Router   // one of them does the task
+	ModelLed = progress.ModelLed // the agent's model calls them
+)
 
 // reserved are the members of a payload that belong to the mesh
 // (docs/nats-binding.md). They describe the completed task and are not passed

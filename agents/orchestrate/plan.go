@@ -11,18 +11,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
-// Pattern is how the members of a team work together (AAIF, Orchestration
-// Topology).
-type Pattern string
-
-// The patterns.
-const (
-	Pipeline Pattern = "pipeline"  // one after the other, each with the previous one's output
-	Swarm    Pattern = "swarm"     // all with the same input; their outputs make one result
-	Router   Pattern = "router"    // one of them does the task
-	ModelLed Pattern = "model_led" // the agent's model calls them
-)
-
 // Plan is a compiled orchestration block. It is never modified.
 type Plan struct {
 	Pattern Pattern

@@ -53,27 +53,6 @@ type failure struct {
 // all older formats.
 const positionFormat = 1
 
-// Progress is a team's progress in a run's checkpoint, for display: the member
-// plan of x-aeemesh.
-type Progress struct {
-	Pattern  Pattern
-	Routed   string    // of a router: the alias of the chosen member
-	Outcomes []Outcome // in the order in which they became known, without outputs
-}
-
-// ProgressOf reads the member plan of a checkpoint. It returns nil if there is
-// none.
-func ProgressOf(plan json.RawMessage) (*Progress, error) {
-	if plan == nil {
-		return nil, nil
-	}
-	var p position
-	if err := json.Unmarshal(plan, &p); err != nil {
-		return nil, fmt.Errorf("read the team's position: %w", err)
-	}
-	return &Progress{p.Pattern, p.Routed, p.Outcomes}, nil
-}
-
 // begin reads the progress of the run.
 func (w *work) begin() error {
 	w.pos = position{Format: positionFormat, Pattern: w.plan.Pattern, Scope: w.task.CallID("scope")}
@@ -229,7 +208,7 @@ func (w *work) noteFailure(key string, o *Outcome, problem *envelope.Error) {
 func (p *position) forgetFailures(outcomes ...Outcome) {
 	p.Failed = slices.DeleteFunc(p.Failed, func(f failure) bool {
 		return slices.ContainsFunc(outcomes, func(o Outcome) bool {
-			root := strings.TrimSuffix(o.key, "/fallback")
+			root := strings.TrimSuffix(o.Key, "/fallback")
 			return f.Key == root || strings.HasPrefix(f.Key, root+"/")
 		})
 	})

@@ -109,7 +109,7 @@ var floors = []struct {
 	{"mesh's parts", []string{"mesh/internal/*", "mesh/client"}},
 	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/metrictest", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/embedding/*"}},
-	{"handlers", []string{"agents/program", "agents/sdsi", "agents/sdsi/learn", "agents/sdsi/simulate"}},
+	{"handlers", []string{"agents/orchestrate/progress", "agents/program", "agents/sdsi", "agents/sdsi/learn", "agents/sdsi/simulate"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"worker", []string{"agents/worker"}},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/progress"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
@@ -14,14 +14,14 @@ import (
 
 // teamView is the progress of a team's run.
 type teamView struct {
-	Pattern  orchestrate.Pattern    `json:"pattern"`
+	Pattern  progress.Pattern       `json:"pattern"`
 	Position *aaif.PipelinePosition `json:"position,omitempty"`
-	Members  []orchestrate.Outcome  `json:"members,omitempty"` // members that have ended, without their outputs
+	Members  []progress.Outcome     `json:"members,omitempty"` // members that have ended, without their outputs
 }
 
 // teamOf returns the team of a run; nil if it has none.
 func teamOf(c *state.Checkpoint) *teamView {
-	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
+	standing, err := progress.Of(c.Mesh.Plan)
 	if err != nil || standing == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (t *teamView) words() string {
 		words += fmt.Sprintf(", %d of them failed", failed)
 	}
 	p := t.Position
-	if p == nil || t.Pattern != orchestrate.Pipeline {
+	if p == nil || t.Pattern != progress.Pipeline {
 		return words
 	}
 	if len(p.CompletedSteps) > 0 {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/progress"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -148,7 +148,7 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 	if !r.builder.Checkpoint(c) {
 		return
 	}
-	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
+	standing, err := progress.Of(c.Mesh.Plan)
 	if err != nil || standing == nil {
 		return
 	}
@@ -166,7 +166,7 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 		s := intents.StepEvent{Alias: o.Alias, Slot: &o.Slot, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 		step(o.Began, intents.RunStepStarted, s)
 		s.DurationMS = o.MS
-		if o.Usage != (orchestrate.Usage{}) {
+		if o.Usage != (progress.Usage{}) {
 			s.Usage, _ = json.Marshal(o.Usage) // numbers always marshal
 		}
 		intent := intents.RunStepFinished
