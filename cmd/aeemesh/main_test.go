@@ -84,8 +84,9 @@ func scriptSetup(env *testscript.Env) error {
 // patience is how long the scripts wait for anything.
 const patience = time.Minute
 
-// How long the pauses of commands that wait grow. A retry costs a process.
-const pollPause, retryPause = 10 * time.Millisecond, 320 * time.Millisecond
+// How long the pauses of commands that wait grow. A retry costs a process; to ask for
+// workers, or a server for its connections, costs half a megabyte and most of a millisecond.
+const pollPause, askPause, retryPause = 10 * time.Millisecond, 80 * time.Millisecond, 320 * time.Millisecond
 
 // poll tries until f returns nil. It pauses for most at most, at first for less.
 func poll(ts *testscript.TestScript, what string, most time.Duration, f func() error) {
@@ -250,7 +251,7 @@ func cmdWaitAgent(ts *testscript.TestScript, _ bool, args []string) {
 	defer conn.Close()
 	node, err := mesh.New(conn, mesh.Config{Prefix: ts.Getenv("AEEMESH_PREFIX")})
 	ts.Check(err)
-	poll(ts, "wait for "+args[0], pollPause, func() error {
+	poll(ts, "wait for "+args[0], askPause, func() error {
 		found, err := node.Discover(context.Background(), args[0], 300*time.Millisecond)
 		if err == nil && len(found) < want {
 			err = fmt.Errorf("%d workers answer", len(found))
@@ -265,7 +266,7 @@ func cmdWaitSub(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 2 {
 		want, _ = strconv.Atoi(args[1])
 	}
-	poll(ts, "wait for a subscription to "+args[0], pollPause, func() error {
+	poll(ts, "wait for a subscription to "+args[0], askPause, func() error {
 		res, err := http.Get(ts.Getenv("MONITOR_URL") + "/connz?subs=1")
 		if err != nil {
 			return err
