@@ -200,3 +200,64 @@ func TestAWatchReportsARunOfABucketThatIsRestored(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The bucket is made anew, or restored, under a connection that holds: only the watch's consumer is lost.
+// nats.go would go on with another one behind the last sequence that was read.
+func TestAWatchReportsTheRunsOfABucketThatIsMadeAnewMeanwhile(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	rev := uint64(0)
+	for range 4 {
+		rev = putRun(t, s, id, rev, []byte("lost"), jetstream.Note{})
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	heard, ended := make(chan string, 100), make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, state.ID{}, func(r state.Record) { heard <- r.ID.Run + " " + string(r.Data) })
+	}()
+	for _, step := range []struct {
+		want string
+		then func()
+	}{{"r lost", func() {
+		if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, js, jetstream.Options{Only: states})
+		putRun(t, s, id, 0, []byte("new"), jetstream.Note{})
+	}}, {"r new", cancel}} {
+		for got := ""; got != step.want; {
+			select {
+			case got = <-heard:
+			case err := <-ended:
+				t.Fatalf("the watch has ended: %v", err)
+			case <-time.After(patience):
+				t.Fatalf("it does not report %q", step.want)
+			}
+		}
+		step.then()
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A watch whose bucket is gone ends with its context.
+func TestAWatchEndsThoughItsBucketIsGone(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	putRun(t, s, state.ID{Entity: "agent.x", Run: "r"}, 0, []byte("kept"), jetstream.Note{})
+	ctx, cancel := context.WithCancel(testContext(t))
+	heard, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() { ended <- s.Watch(ctx, state.ID{}, func(state.Record) { heard <- struct{}{} }) }()
+	natstest.Within(t, "the run", heard)
+	tries := requestsTo(t, js, "$JS.API.CONSUMER.CREATE.KV_aee_state.>", "")
+	if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "another consumer to be asked for", func() bool { return tries.Load() > 0 })
+	cancel()
+	if err := natstest.Within(t, "the end of the watch", ended); err != nil {
+		t.Error(err)
+	}
+}

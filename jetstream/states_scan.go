@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -14,24 +15,32 @@ import (
 // headers only, and some messages that are stored meanwhile. After a lost connection it
 // passes messages again.
 func (s *States) eachLast(ctx context.Context, filter string, each func(*read)) error {
-	r, edge, err := s.open(ctx, filter, true)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for !edge.reached {
-		m, err := s.next(ctx, r, true)
-		if err == nil {
-			err = edge.pass(ctx, m)
-		}
+	began := false
+	once := func() error {
+		r, edge, err := s.open(ctx, filter, true)
 		if err != nil {
 			return err
 		}
-		if m != nil {
-			each(m)
+		defer r.Close()
+		for began = true; !edge.reached; {
+			m, err := s.next(ctx, r, true)
+			if err == nil {
+				err = edge.pass(ctx, m)
+			}
+			if err != nil {
+				return err
+			}
+			if m != nil {
+				each(m)
+			}
+		}
+		return nil
+	}
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		if err := once(); err == nil || !began || !api.Temporary(err) || !pause.For(ctx, wait) {
+			return err
 		}
 	}
-	return nil
 }
 
 // open creates a reader of the newest message of each run that a filter matches, and of
@@ -45,7 +54,7 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*ap
 	}
 	e.reached = e.newest == 0
 	r, err := api.OpenReader(ctx, s.js, s.stream, natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly, MaxResetAttempts: -1,
+		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly,
 	})
 	return r, e, err
 }

@@ -103,7 +103,7 @@ type statesWatch struct {
 }
 
 // once reads the bucket from its beginning and follows it. It returns nil when the
-// connection came back and the bucket has to be read again.
+// connection came back, or the consumer was lost, and the bucket has to be read again.
 func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error {
 	r, edge, err := w.s.open(ctx, w.filter, false)
 	if err != nil {
@@ -145,6 +145,9 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 				return nil
 			}
 			return ctx.Err()
+		}
+		if errors.Is(err, api.ErrRenewed) {
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("watch runs: %w", err)

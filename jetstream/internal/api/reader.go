@@ -15,7 +15,13 @@ type Reader struct {
 	stream string
 	cons   natsjs.Consumer
 	iter   natsjs.MessagesContext
+	name   string // of the first consumer
 }
+
+// ErrRenewed: the consumer of a reader was lost. nats.go has made another one, which goes on behind the
+// last sequence that was read. If the stream was made anew, or restored from an older copy, that one
+// would miss messages.
+var ErrRenewed = errors.New("the consumer was lost")
 
 // OpenReader opens a reader of a stream. It fails with [ErrDenied] as soon as the server
 // refuses the consumer.
@@ -23,6 +29,7 @@ func OpenReader(ctx context.Context, js natsjs.JetStream, stream string, cfg nat
 	ctx, stop := UntilDenied(ctx, js.Conn(), Prefix(js)+"CONSUMER.CREATE."+stream+".")
 	defer stop()
 	cfg.InactiveThreshold = readerIdle
+	cfg.MaxResetAttempts = 1 // nats.go heeds no context while it makes another consumer
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrDenied) {
 		return nil, cause
@@ -41,6 +48,7 @@ func OpenReader(ctx context.Context, js natsjs.JetStream, stream string, cfg nat
 	if r.iter, err = cons.Messages(natsjs.PullMaxMessages(batch), natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
 		return nil, Explain(js.Conn(), err, "read %s", stream)
 	}
+	r.name = cons.CachedInfo().Name
 	return r, nil
 }
 
@@ -57,17 +65,21 @@ const readHeartbeat = 500 * time.Millisecond
 const readerIdle = 30 * time.Second
 
 // Next waits for a message. With stored, it regularly checks whether the consumer has
-// pending messages, and returns nil if not.
+// pending messages, and returns nil if not. Without, it fails with [ErrRenewed] once the consumer was
+// lost.
 func (r *Reader) Next(ctx context.Context, stored bool) (natsjs.Msg, error) {
 	for {
-		wait, cancel := ctx, context.CancelFunc(func() {})
-		if stored {
-			wait, cancel = context.WithTimeout(ctx, 5*readHeartbeat)
-		}
+		wait, cancel := context.WithTimeout(ctx, 5*readHeartbeat)
 		msg, err := r.iter.Next(natsjs.NextContext(wait))
 		cancel()
-		if err == nil || ctx.Err() != nil || !stored || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+		if !stored && r.cons.CachedInfo().Name != r.name {
+			return nil, ErrRenewed
+		}
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
 			return msg, err
+		}
+		if !stored {
+			continue
 		}
 		info, err := r.cons.Info(ctx)
 		if err == nil && info.NumPending == 0 {
