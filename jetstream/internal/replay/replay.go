@@ -59,6 +59,7 @@ type reader struct {
 	parts []*part
 	subs  []*nats.Subscription
 	heard chan *nats.Msg
+	ended chan nats.Status // the connection was closed
 
 	reconnects uint64
 }
@@ -74,6 +75,7 @@ type part struct {
 // open finds out what to read, and with Follow subscribes to it.
 func (r *reader) open(opts Options) error {
 	r.heard = make(chan *nats.Msg, 64)
+	r.ended = r.js.Conn().StatusChanged(nats.CLOSED)
 	r.reconnects = r.js.Conn().Stats().Reconnects
 	for stream, subjects := range opts.Filters {
 		for _, filter := range subjects {
@@ -92,6 +94,7 @@ func (r *reader) open(opts Options) error {
 }
 
 func (r *reader) close() {
+	r.js.Conn().RemoveStatusListener(r.ended)
 	for _, sub := range r.subs {
 		_ = sub.Unsubscribe() // the connection may be gone
 	}
@@ -109,6 +112,7 @@ func (r *reader) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
+	case <-r.ended:
 	case <-r.heard:
 		for len(r.heard) > 0 {
 			<-r.heard
