@@ -144,12 +144,12 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	} else { // it would be stored when the connection is back, perhaps after a sweep has deleted the object
 		err = api.Uncertain(api.Explain(conn, nats.ErrDisconnected, "put run %s of %s", id.Run, id.Entity))
 	}
-	s.settle(ctx, id, u, err)
 	if u.age() > s.uploads.age && (err == nil || errors.Is(err, state.ErrUncertain)) {
 		if e := u.storeAgain(ctx, s, id, data); err == nil && e != nil {
-			return 0, e
+			u.again, rev, err = true, 0, e
 		}
 	}
+	s.settle(ctx, id, u, err)
 	return rev, err
 }
 

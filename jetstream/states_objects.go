@@ -37,6 +37,10 @@ func (u upload) age() time.Duration {
 	return max(time.Since(u.began), time.Now().Round(0).Sub(u.began.Round(0)))
 }
 
+// anew has the next try store the whole document again, under the same name: a record may refer to it, and
+// a sweep may have deleted it.
+func (u *upload) anew() { u.stored, u.began = chunks.Progress{}, time.Now() }
+
 // uploadAge is how long an upload whose record could not be stored is used for the next try. A
 // sweep deletes objects that nothing refers to when they are ten minutes old.
 const uploadAge = 5 * time.Minute
@@ -52,8 +56,11 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, note
 		o.Digest = api.Digest(msg.Data)
 	}
 	u := s.uploads.take(key)
-	if u.digest != o.Digest || u.age() > s.uploads.age {
+	switch old := u.age() > s.uploads.age; {
+	case u.digest != o.Digest || old && !u.again:
 		u = upload{name: s.object + key + "/" + rand.Text(), digest: o.Digest, began: time.Now()}
+	case old:
+		u.anew()
 	}
 	o.Name = u.name
 	var err error
@@ -91,6 +98,9 @@ func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
 	switch {
 	case err != nil && !errors.Is(err, state.ErrChanged) && (Away(err) || errors.Is(err, ErrDenied)):
 		u.again = true
+		if u.age() > s.uploads.age {
+			u.anew()
+		}
 		s.uploads.keep(stateKey(id), u)
 	case err != nil && !u.again:
 		s.dropObject(ctx, u.name)

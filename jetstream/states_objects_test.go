@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +147,60 @@ func (s stopsBefore) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs
 		s.stop()
 	}
 	return s.JetStream.PublishMsg(ctx, m, opts...)
+}
+
+// The record of a worker that stood still is stored, whether the worker hears of it or not, and it cannot
+// store the document again for now. It does so when it tries the record again.
+func TestARecordThatIsStoredLateGetsItsDocumentByTheNextTry(t *testing.T) {
+	t.Parallel()
+	for _, hears := range []bool{true, false} {
+		t.Run(fmt.Sprintf("hears %t", hears), func(t *testing.T) {
+			t.Parallel()
+			js, other := openStates(t)
+			id, doc := state.ID{Entity: "agent.x", Run: "r"}, make([]byte, jetstream.MaxInline+1)
+			const age = 300 * time.Millisecond
+			began := time.Now()
+			s := jetstream.UploadsFor(jetstream.NewStates(&failsAfter{JetStream: js, deaf: !hears, record: func() {
+				waitFor(t, "the document to be old", func() bool { return time.Since(began) > age })
+				if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects != 1 {
+					t.Errorf("swept %+v, %v", swept, err)
+				}
+			}}, subject.Map{}), age)
+			if _, err := s.Put(testContext(t), id, 0, doc); !errors.Is(err, state.ErrUncertain) {
+				t.Fatalf("the first try: %v", err)
+			}
+			waitFor(t, "the next try to find the record", func() bool { // a slow machine may take longer than age
+				_, err := s.Put(testContext(t), id, 0, doc)
+				return errors.Is(err, state.ErrChanged)
+			})
+			if r, err := other.Get(testContext(t), id); err != nil || !bytes.Equal(r.Data, doc) {
+				t.Errorf("%d bytes, %v", len(r.Data), err)
+			}
+		})
+	}
+}
+
+// failsAfter cannot store the next part of an object after its first record.
+type failsAfter struct {
+	natsjs.JetStream
+	record func() // is called before the first record; nil: it was stored
+	deaf   bool   // it does not hear that the record is stored
+	fails  bool
+}
+
+func (f *failsAfter) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	lost := false
+	switch {
+	case strings.HasPrefix(m.Subject, "$KV.") && f.record != nil:
+		f.record()
+		f.record, f.fails, lost = nil, true, f.deaf
+	case strings.HasPrefix(m.Subject, "$O.") && f.fails:
+		f.fails = false
+		return nil, context.DeadlineExceeded
+	}
+	ack, err := f.JetStream.PublishMsg(ctx, m, opts...)
+	if lost && err == nil {
+		return nil, context.DeadlineExceeded
+	}
+	return ack, err
 }
