@@ -102,15 +102,24 @@ const maxEarlier = 16
 // An earlierLetter is a letter as a later one on its subject names it.
 type earlierLetter struct {
 	seq, work uint64
+	stored    time.Time // zero: not known
 	code      string
 }
 
 func (e earlierLetter) String() string {
-	return strconv.FormatUint(e.seq, 10) + " " + strconv.FormatUint(e.work, 10) + " " + e.code
+	text := strconv.FormatUint(e.seq, 10) + " " + strconv.FormatUint(e.work, 10) + " "
+	if !e.stored.IsZero() {
+		text += e.stored.UTC().Format(time.RFC3339Nano) + " "
+	}
+	return text + e.code
 }
 
-// is reports whether a letter is the same: about the same message, with the same code.
-func (e earlierLetter) is(l DeadLetter) bool { return e.work == l.Work && e.code == headerText(l.Code) }
+// is reports whether a letter is the same: about the same message, with the same code. A queue that was
+// made anew, or restored from an older copy, gives another message the same sequence.
+func (e earlierLetter) is(l DeadLetter) bool {
+	other := !e.stored.IsZero() && !l.Stored.IsZero() && !e.stored.Equal(l.Stored)
+	return e.work == l.Work && e.code == headerText(l.Code) && !other
+}
 
 // earlier returns a letter and those that it names, the last one first.
 func (d *Dead) earlier(msg Message) (all []earlierLetter) {
@@ -119,12 +128,16 @@ func (d *Dead) earlier(msg Message) (all []earlierLetter) {
 		return nil // not written by the mesh
 	}
 	if l.Work != 0 {
-		all = append(all, earlierLetter{l.Seq, l.Work, l.Code})
+		all = append(all, earlierLetter{l.Seq, l.Work, l.Stored, l.Code})
 	}
 	for _, text := range msg.Header[headerDeadBefore] {
 		seq, rest, _ := strings.Cut(text, " ")
 		work, code, _ := strings.Cut(rest, " ")
-		e := earlierLetter{code: code}
+		stored, err := time.Parse(time.RFC3339Nano, code[:max(0, strings.IndexByte(code, ' '))])
+		if err == nil {
+			_, code, _ = strings.Cut(code, " ")
+		}
+		e := earlierLetter{stored: stored, code: code}
 		e.seq, _ = strconv.ParseUint(seq, 10, 64)
 		e.work, _ = strconv.ParseUint(work, 10, 64)
 		if e.seq != 0 && e.work != 0 && len(all) < maxEarlier {

@@ -133,6 +133,27 @@ func TestADeadLetterIsStoredOnceWithOthersOfItsTaskInBetween(t *testing.T) {
 	}
 }
 
+// A queue that was made anew, or restored from an older copy, gives sequences again: a letter about
+// another message of the task is stored, beside the one about the lost message.
+func TestADeadLetterAboutAnotherMessageWithTheSameSequenceIsStored(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	d, at := jetstream.NewDead(js, subject.Map{}), time.Date(2026, 2, 3, 4, 5, 6, 7, time.UTC)
+	lost := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Work: 1, Stored: at, Data: []byte("{}")}
+	next := lost
+	next.Stored = at.Add(time.Nanosecond)
+	first, second := bury(t, d, lost), bury(t, d, next)
+	if first == second {
+		t.Errorf("letter %d is about both", first)
+	}
+	for range 2 {
+		if a, b := bury(t, d, lost), bury(t, d, next); a != first || b != second {
+			t.Errorf("put again: %d and %d, were %d and %d", a, b, first, second)
+		}
+	}
+}
+
 // A replica may not have the letter yet.
 func TestADeadLetterIsStoredOnceThoughAReplicaLagsBehind(t *testing.T) {
 	t.Parallel()
