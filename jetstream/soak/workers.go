@@ -144,12 +144,13 @@ func (ws *workers) listen(w *worker, p *process) {
 		ws.mu.Lock()
 		to := ws.armed[h.token]
 		delete(ws.armed, h.token)
+		if to != nil {
+			to <- h // buffered: there is one hit for each token. Under mu, so that arm does not give up meanwhile
+		}
 		ws.mu.Unlock()
 		if to == nil {
 			h.pass()
-			continue
 		}
-		to <- h // buffered: there is one hit for each token
 	}
 	if !p.ending.Load() {
 		ws.died(fmt.Errorf("%s %s ended by itself: %s", ws.role, w.name, p.lastWords()))
