@@ -64,7 +64,14 @@ func whichLeft(js natsjs.JetStream, name string) string {
 	}
 	all := stream.ListConsumers(ctx)
 	for i := range all.Info() {
-		fmt.Fprintf(&text, "; consumer of %s: all up to %d acknowledged, %d after that are not, %d wait", i.Config.FilterSubject, i.AckFloor.Stream, i.NumAckPending, i.NumPending)
+		fmt.Fprintf(&text, "; consumer of %s: all up to %d acknowledged, %d after that are not, %d wait, delivered up to %d by %d deliveries, %d requests", i.Config.FilterSubject, i.AckFloor.Stream, i.NumAckPending, i.NumPending,
+			i.Delivered.Stream, i.Delivered.Consumer, i.NumWaiting)
+		if c := i.Cluster; c != nil { // it delivers only what most of its servers have noted
+			fmt.Fprintf(&text, ", leader %s", c.Leader)
+			for _, r := range c.Replicas {
+				fmt.Fprintf(&text, ", %s current %t lag %d active %v", r.Name, r.Current, r.Lag, r.Active)
+			}
+		}
 	}
 	return text.String()
 }
