@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 )
 
 // Func makes a tool from a typed function. Arguments are decoded into an In,
-// unknown members are refused, and the Out is encoded. An error of fn is the
-// tool's error.
+// unknown members are refused, also those that differ in case from the name in a field's
+// tag, and the Out is encoded. An error of fn is the tool's error.
 func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out, error)) Tool {
 	return Raw(def, func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		var in In
@@ -65,7 +66,7 @@ func decode(raw json.RawMessage, v any) error {
 	if _, err := dec.Token(); err != io.EOF {
 		return errors.New("more than one JSON value")
 	}
-	return nil
+	return exactNames(raw, reflect.TypeOf(v))
 }
 
 func pathOf(field string) string {

@@ -63,6 +63,49 @@ func TestFuncDecodesStrictly(t *testing.T) {
 	}
 }
 
+// A schema that bounds "path" says nothing of "PATH", which encoding/json takes for it.
+func TestFuncComparesNamesExactly(t *testing.T) {
+	t.Parallel()
+	type file struct {
+		Path string `json:"path"`
+	}
+	type Where struct {
+		Root file `json:"root"`
+	}
+	type args struct {
+		Where
+		Files []*file         `json:"files"`
+		By    map[string]file `json:"by"`
+		Raw   json.RawMessage `json:"raw"`
+		Data  []byte          `json:"data"`
+		When  time.Time       `json:"when"`
+		Free  string
+	}
+	f := tool.Func(tool.Definition{Name: "f"}, func(_ context.Context, a args) (args, error) { return a, nil })
+	for _, ok := range []string{
+		`{"files":[{"path":"a"},null],"by":{"PATH":{"path":"b"}},"root":{"path":"c"}}`,
+		`{"raw":{"PATH":1,"path":2},"data":"AA==","when":"2026-11-29T00:00:00Z"}`,
+		`{"free":"any case"}`, `{"Free":"its name in Go"}`, `{"files":null,"root":null}`, `null`,
+	} {
+		if _, err := f.Call(t.Context(), json.RawMessage(ok)); err != nil {
+			t.Errorf("%s: %v", ok, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		`{"FILES":[]}`: `unknown field "FILES": its name is "files"`,
+		`{"files":[{"path":"a"},{"PATH":"/etc"}]}`: `unknown field "PATH": its name is "path"`,
+		`{"by":{"x":{"path":"a","Path":"/etc"}}}`:  `unknown field "Path"`,
+		`{"root":{"PATH":"/etc"}}`:                 `unknown field "PATH"`,
+		`{"ROOT":{}}`:                              `unknown field "ROOT"`,
+		`{"free":"a","FREE":"b"}`:                  `"FREE" and "free" are the same field`,
+	} {
+		_, err := f.Call(t.Context(), json.RawMessage(bad))
+		if !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", bad, err, want)
+		}
+	}
+}
+
 func TestFuncResultThatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	f := tool.Func(tool.Definition{Name: "f"}, func(context.Context, in) (any, error) { return func() {}, nil })
