@@ -38,6 +38,8 @@ type Options struct {
 	Handler mesh.Handler
 	Program *program.Program
 	Model   model.Model
+	// Steers is [mesh.Agent].Steers, for a Handler.
+	Steers bool
 
 	// Tools are the functions that the document's tools of protocol function
 	// may name. Default none.
@@ -322,7 +324,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case given > 1:
 		return errors.New("only one of a handler, a program and a model can do the work")
 	case opts.Handler != nil:
-		a.Handler, a.Formats = sure{opts.Handler, opts.Redactor}, formats(&def.Agent, false)
+		a.Handler, a.Formats, a.Steers = sure{opts.Handler, opts.Redactor}, formats(&def.Agent, false), opts.Steers
 	case opts.Program != nil:
 		a.Handler, a.Health, a.Formats = sure{opts.Program, opts.Redactor}, opts.Program.Health, formats(&def.Agent, false)
 	default:
@@ -342,7 +344,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		if err != nil {
 			return err
 		}
-		a.Handler, a.tools, a.Health = l, l.tools, l.tools.health
+		a.Handler, a.tools, a.Health, a.Steers = l, l.tools, l.tools.health, true
 	}
 	return nil
 }
@@ -354,7 +356,7 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 	if err != nil {
 		return err
 	}
-	a.Handler = t
+	a.Handler, a.Steers = t, plan.OwnTurns()
 	if plan.Pattern == orchestrate.Swarm {
 		a.Formats = formats(&def.Agent, false) // the required format is not passed on to members
 	}

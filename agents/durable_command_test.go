@@ -3,6 +3,7 @@ package agents_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,6 +168,49 @@ func TestSteeringByCommand(t *testing.T) {
 	}
 	if steered == nil || steered.Doc.Conversation[3].Content != "in French" || len(steered.Mesh.Steering) != 0 {
 		t.Errorf("no checkpoint has the message before the model had it: %+v", steered)
+	}
+}
+
+// Where no turns read it, a steering message is refused: before the task begins, and while
+// it runs.
+func TestSteeringWithoutTurns(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 8)
+	held := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	for name, c := range map[string]struct {
+		doc    string
+		opts   agents.Options
+		steers bool
+	}{
+		"a Go handler":            {opts: agents.Options{Handler: held}},
+		"a Go handler that reads": {opts: agents.Options{Handler: held, Steers: true}, steers: true},
+		"a pipeline":              {doc: `"orchestration":{"subagents":[{"ref":"agent.member","alias":"m"}],"pipeline":["m"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLane(t)
+			l.host(newAgent(t, doc(t, ``), agents.Options{As: "agent.member", Handler: held}), nil)
+			l.host(newAgent(t, doc(t, c.doc), c.opts), nil)
+			check := func(when string, task *envelope.Envelope) {
+				t.Helper()
+				got, err := l.client.Command(l.ctx(), task.To, intents.SteerTask{Target: intents.Target{ID: task.ID, Durable: true}, Text: "in French"})
+				var refused *envelope.Error
+				switch {
+				case c.steers && (err != nil || !got.Steered):
+					t.Errorf("%s: %+v, %v", when, got, err)
+				case !c.steers && (!errors.As(err, &refused) || refused.Code != envelope.CodeDenied || !strings.Contains(refused.Message, "cannot be steered")):
+					t.Errorf("%s: %+v, %v", when, got, err)
+				}
+			}
+			task := l.task("agent.test_agent", `{"text":"go"}`, ``)
+			check("before it begins", task)
+			l.submit(task)
+			<-begun
+			check("while it runs", task)
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -135,7 +136,9 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	terms := run.Terms{
 		Now: l.clock.now(), Version: l.host.Version, Stored: r.hold.Stored, Deadline: r.hold.Stored.Add(r.task.Requires.Timeout), Limit: r.overdue,
 		Ending: ending, Refused: r.refusal, MaxClaims: l.cfg.MaxClaims,
-		MayCommand: func(n state.Noted) bool { return l.commands.mayCommand(n.From, n.KeyID != "", r.task) },
+		MayCommand: func(n state.Noted) bool {
+			return l.commands.mayCommand(n.From, n.KeyID != "", r.task) && (n.Intent != intents.TaskSteer || l.host.Steers)
+		},
 	}
 	if begins {
 		var err error

@@ -51,6 +51,15 @@ func (cs *commands) orderFor(ctx context.Context, o *orders.Order, t *Task) *run
 	return &one
 }
 
+// read reads the order of a command.
+func (cs *commands) read(env *envelope.Envelope, keyID string, signed bool) (*orders.Order, error) {
+	o, err := orders.New(env, keyID, signed)
+	if err == nil && !cs.host.Steers {
+		o.Unread = envelope.Errorf(envelope.CodeDenied, "%s cannot be steered: no model of its own works on its tasks, and nothing else reads the message", cs.host.Entity)
+	}
+	return o, err
+}
+
 // present returns an error if no worker of the agent has this instance id: then a run does
 // not stop to be moved there. A worker that is connected and does not answer counts as
 // present.
@@ -81,7 +90,7 @@ func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 // found none answers only a command that names a durable task by its id, with E_NOT_FOUND.
 func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)) {
 	h := l.host
-	o, err := orders.New(t.Envelope, t.KeyID, signed)
+	o, err := l.commands.read(t.Envelope, t.KeyID, signed)
 	if err != nil {
 		h.fail(t, err)
 		return
@@ -277,7 +286,7 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	if err := cs.lane.deliveries.stale(t.Run(), false); err != nil {
 		return nil, err
 	}
-	o, err := orders.New(t.Envelope, t.KeyID, t.KeyID != "")
+	o, err := cs.read(t.Envelope, t.KeyID, t.KeyID != "")
 	if err != nil {
 		return nil, err
 	}

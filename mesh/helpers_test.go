@@ -106,6 +106,7 @@ func dot(prefix string) string {
 }
 
 func begin(t *testing.T, node *mesh.Node, agent mesh.Agent) *worker {
+	agent.Steers = true // TestSteeringWithoutTurns of package agents tests those that are not
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &worker{t: t, node: node, stop: cancel, done: make(chan error, 1)}
 	go func() { w.done <- node.Serve(ctx, agent); close(w.done) }()

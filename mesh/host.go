@@ -63,6 +63,9 @@ type Agent struct {
 	MeshConcurrency int
 	// Retry says how often a failed durable task is retried. Default: not at all.
 	Retry RetryPolicy
+	// Steers says that the handler reads [Run.Steering], so that mesh.task.steer has an
+	// effect on the agent's durable runs. Without it that command is refused with E_DENIED.
+	Steers bool
 	// Async answers a live task at once with a job id, and does the task on the
 	// durable lane (AAIF runtime.async_execution).
 	Async bool

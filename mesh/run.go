@@ -176,9 +176,9 @@ func (r *Run) onStopRequest(f func()) (release func()) {
 	}
 }
 
-// Steering returns the messages that were added for the next turn, oldest first. A
-// handler that adds them to the conversation removes them from Mesh.Steering in the
-// same Commit.
+// Steering returns the messages that were added for the next turn, oldest first; there are
+// none unless [Agent].Steers is set. A handler that adds them to the conversation removes
+// them from Mesh.Steering in the same Commit.
 func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
 
 // Stage ends a step that needs no write of its own: its change is stored with the next

@@ -235,6 +235,14 @@ func (p *Plan) NeedsMind() bool {
 	return false
 }
 
+// OwnTurns reports whether the agent's own model may take turns in the team's work, beyond
+// questions about scores or routes: in a team that it leads, and where it merges the outputs
+// of a swarm.
+func (p *Plan) OwnTurns() bool {
+	merges := p.Pattern == Swarm && p.OwnModel && p.Synthesizer < 0
+	return p.Pattern == ModelLed || merges && (p.Consensus == nil || p.Consensus.Strategy == "" || p.Extras.Tie == TieMerge)
+}
+
 // swarmNeedsMind reports whether the agent's own model merges or scores the
 // outputs of a swarm, because no member does.
 func (p *Plan) swarmNeedsMind() bool {

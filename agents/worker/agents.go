@@ -159,7 +159,7 @@ func undocumented(opts agents.Options) (*agents.Agent, error) {
 		}
 	}
 	a := &agents.Agent{Agent: mesh.Agent{Entity: opts.As, Handler: opts.Handler, Concurrency: max(opts.Concurrency, mesh.DefaultConcurrency),
-		Queue: opts.Queue, Intents: known, RefuseUnknown: opts.RefuseUnknown}}
+		Queue: opts.Queue, Steers: opts.Steers && opts.Handler != nil, Intents: known, RefuseUnknown: opts.RefuseUnknown}}
 	if p := opts.Program; p != nil {
 		a.Program, a.Handler, a.Health = p, p, p.Health
 	}

@@ -22,6 +22,9 @@ type Order struct {
 	MoveID   string `json:"-"` // the id of the move that it begins
 	// Denied is why the sender may not move the run where the order says; nil if it may.
 	Denied error `json:"-"`
+	// Unread is why a message for the run's next turn would have no effect; nil if the agent
+	// reads such messages.
+	Unread *envelope.Error `json:"-"`
 	// Absent is why the run cannot move to the worker that the order names; nil if it can.
 	Absent error `json:"-"`
 
@@ -163,6 +166,9 @@ func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded
 		m.Step = state.Step{Kind: state.StepResume, Detail: asked}
 		out.Do, out.Status = Applied, string(c.Doc.Status)
 	case intents.TaskSteer:
+		if o.Unread != nil {
+			return out, o.Unread
+		}
 		if len(m.Steering) >= MaxSteering {
 			return out, ErrSteered
 		}

@@ -140,6 +140,9 @@ func (n *Notes) Add(c *state.Checkpoint, o *Order, agent string, now time.Time) 
 	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.Envelope }) {
 		return false, nil
 	}
+	if o.Intent == intents.TaskSteer && o.Unread != nil {
+		return false, o.Unread
+	}
 	if len(o.Text) > noteText {
 		return false, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that has not begun at most %d are kept", len(o.Text), noteText)
 	}

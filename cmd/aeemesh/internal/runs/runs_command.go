@@ -66,7 +66,8 @@ the command waits in the queue for the first worker.`,
 				return intents.CancelTask{ID: t.ID, Run: t.Run, Reason: reason}, nil
 			}},
 		{use: "steer", short: "Give a run a message for its next turn", done: "steered", args: []string{"TEXT"},
-			long:    "Puts a user's message in front of the model's next turn.",
+			long: `Puts a user's message in front of the model's next turn. Agents without turns,
+such as programs and most teams, refuse it: steer the run of a team's member.`,
 			example: `  aeemesh runs steer 0f4c "leave the vendored files alone"`,
 			make: func(cmd *cobra.Command, t intents.Target, args []string) (intents.Command, error) {
 				if args[0] == "" {
