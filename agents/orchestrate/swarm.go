@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,7 +29,6 @@ type swarm struct {
 	*work
 	input json.RawMessage
 	cast  cast
-	until time.Time // the deadline of the members
 	rec   Record
 }
 
@@ -42,6 +42,9 @@ type cast struct {
 	// that, even if the mesh retries the whole task, so that the agreement
 	// stays.
 	Closed bool `json:"closed,omitempty"`
+	// KeptMS is the time that is reserved after each stage, in milliseconds. It
+	// is computed when the stage begins.
+	KeptMS map[string]int64 `json:"kept_ms,omitempty"`
 }
 
 // swarm has all members whose condition holds do the task at the same time,
@@ -188,6 +191,34 @@ func reserve(left time.Duration, others bool) time.Duration {
 	return min(left/keepForAnswer, mostForAnswer)
 }
 
+// keep returns the part of the remaining time that is reserved for what follows a
+// stage. A worker that resumes the run reserves the same, but leaves the stage
+// time to find the answers that have come meanwhile.
+func (s *swarm) keep(stage string, left time.Duration, others bool) time.Duration {
+	ms, resumed := s.cast.KeptMS[stage]
+	if !resumed {
+		kept := reserve(left, others)
+		if s.run != nil {
+			s.cast.KeptMS = maps.Clone(s.cast.KeptMS)
+			if s.cast.KeptMS == nil {
+				s.cast.KeptMS = map[string]int64{}
+			}
+			s.cast.KeptMS[stage] = kept.Milliseconds()
+			s.keepCast()
+			s.stage(stepTeam("swarm", "has its times", 0)) // with the first call
+		}
+		return kept
+	}
+	return min(time.Duration(ms)*time.Millisecond, left-min(left/keepForOthers, mostForAnswer))
+}
+
+// The stages of a swarm.
+const (
+	stageMembers = "members"
+	stageJudges  = "judges"
+	stageMerge   = "merge"
+)
+
 // merges reports whether a synthesizer or the agent's own model may have to
 // merge the outputs, which takes time.
 func (s *swarm) merges() bool {
@@ -200,8 +231,7 @@ func (s *swarm) members(ctx context.Context) error {
 		return nil
 	}
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
-	s.until = s.task.Deadline.Add(-reserve(s.left(), judged || s.merges()))
-	f := s.fan(s.until)
+	f := s.fan(stageMembers, judged || s.merges())
 	for _, alias := range s.cast.Asked {
 		i, err := s.place(alias)
 		if err != nil {

@@ -115,12 +115,6 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 	return output
 }
 
-// judgesUntil is the deadline of the judges: a part of the remaining time is
-// kept for the merge.
-func (s *swarm) judgesUntil() time.Time {
-	return s.task.Deadline.Add(-reserve(s.left(), s.merges()))
-}
-
 // bestOf has every different output scored by each evaluator, or by the agent's
 // own model if there is no evaluator.
 func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, error) {
@@ -167,7 +161,7 @@ func (s *swarm) scorerMayPass() bool {
 
 // scores calls each evaluator for a score of each candidate.
 func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
-	f := s.fan(s.judgesUntil())
+	f := s.fan(stageJudges, s.merges())
 	f.width = max(f.width, 1)
 	who := make([]int, len(s.cast.Evaluators))
 	for e, alias := range s.cast.Evaluators {
@@ -265,7 +259,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	alias := s.plan.Members[s.plan.Referee].Alias
 	candidates := Candidates(given, s.task.Envelope.ID)
 	payload := refereePayload(s.input, candidates)
-	f := s.fan(s.judgesUntil())
+	f := s.fan(stageJudges, s.merges())
 	f.add(memberCall{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
 	if err := f.run(ctx); err != nil {
 		return nil, err

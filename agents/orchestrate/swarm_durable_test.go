@@ -361,3 +361,28 @@ func TestASwarmOfAThousand(t *testing.T) {
 		t.Errorf("%d checkpoints for %d members, want at most %d", rec.Revision, n, most)
 	}
 }
+
+// The time that is reserved for the judges is computed once in a run: a worker that goes on
+// with the run after a crash, with less time left, does not give the members a part of it.
+func TestTheJudgesKeepTheirTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	deadlines := make(chan time.Duration, 2)
+	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		deadlines <- time.Until(task.Deadline)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}), "agent.a")
+	p := plan(t, `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}],"consensus":{"strategy":"referee","referee_agent":"agent.r"}}`, "")
+	first := r.serve(true, team(p, nil), boss)
+	r.submit(`{"text":"go"}`, `{"timeout_ms":400000}`) // of these, a quarter is for the referee
+	if got := within(t, "the member's task", deadlines); got > 300*time.Second {
+		t.Errorf("the member has %s", got)
+	}
+	first.kill()
+	r.timeout = 120 * time.Second // as if most of the time had passed
+	r.serve(true, team(p, nil), boss)
+	if got := within(t, "the member's task after the crash", deadlines); got > 21*time.Second {
+		t.Errorf("the member has %s of the 120 s that are left, and the referee less than 100 s", got)
+	}
+}

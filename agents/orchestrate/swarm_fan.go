@@ -82,11 +82,14 @@ const (
 	dutyCycle = 20 // at most one part of so many of the time is spent on commits
 )
 
-func (s *swarm) fan(until time.Time) *fan {
+// fan makes the fan-out of a stage. others: judges or a merge may follow, which
+// take time.
+func (s *swarm) fan(stage string, others bool) *fan {
+	until := s.task.Deadline.Add(-s.keep(stage, s.left(), others))
 	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }, halts: make(chan halt), halted: map[int]halt{}}
 	if s.run != nil {
 		if due := s.run.View().Mesh.Deadline; due.After(s.task.Deadline) {
-			f.days = later(until, due.Add(-reserve(time.Until(due), true)))
+			f.days = later(until, due.Add(-s.keep(stage+"_people", time.Until(due), true)))
 		}
 	}
 	if f.width <= 0 {

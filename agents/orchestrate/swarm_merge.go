@@ -84,7 +84,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	if err != nil {
 		return nil, "", err
 	}
-	f := s.fan(s.task.Deadline.Add(-reserve(s.left(), false)))
+	f := s.fan(stageMerge, false)
 	payload := mergePayload(s.input, given, consensus)
 	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, on: madeOf(given), final: true})
 	if err := f.run(ctx); err != nil {
