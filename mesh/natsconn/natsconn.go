@@ -263,6 +263,9 @@ func (c Config) options(at *atomic.Pointer[string]) ([]nats.Option, error) {
 	return append(opts, c.Options...), errors.Join(bad...)
 }
 
+// CheckURLs reports all that is wrong with a [Config].URL.
+func CheckURLs(urls string) error { return errors.Join(checkURLs(urls)...) }
+
 // checkURLs reports the servers that no connection can be made to. nats.go takes
 // any scheme, and this machine for a host that is missing. The texts do not
 // quote the URLs, which may contain passwords.

@@ -99,6 +99,9 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
 				return outcome.Usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
+			if bad := a.CheckConnection(); len(bad) > 0 { // the others find it when they connect, and doctor reports that
+				return &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
+			}
 			d.named = cmd.Flags().Changed("entity")
 			var err error
 			if d.subjects, err = a.Subjects(); err != nil {

@@ -79,6 +79,11 @@ func (a *App) CheckConnection() (bad []error) {
 	if a.Conn.Timeout < 0 {
 		bad = append(bad, fmt.Errorf("--timeout %v: it cannot be negative", a.Conn.Timeout))
 	}
+	if a.Conn.Url != "" {
+		if err := natsconn.CheckURLs(a.Conn.Url); err != nil {
+			bad = append(bad, fmt.Errorf("--nats: %w", err))
+		}
+	}
 	if _, err := subject.New(a.Conn.Prefix); err != nil {
 		bad = append(bad, fmt.Errorf("--prefix: %w", err))
 	}
