@@ -48,10 +48,11 @@ func TestScratchWithoutTmp(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	t.Setenv("TMPDIR", filepath.Join(here, "none"))
-	dir, err := demo.Scratch()
+	dir, remove, err := demo.Scratch()
 	if err != nil || !filepath.IsAbs(dir) || filepath.Dir(dir) != here && filepath.Base(filepath.Dir(dir)) != filepath.Base(here) {
 		t.Fatalf("%q, %v", dir, err)
 	}
+	defer remove()
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
 		t.Error(err)
 	}

@@ -87,17 +87,30 @@ Nothing is changed, and nothing is left behind.`,
 	return c
 }
 
+// scratchName is what the names of scratch directories begin with.
+const scratchName = "aeemesh-demo-"
+
 // Scratch makes a directory for a while: where temporary files are, or where there
-// is no such place, as in an image of one program, in the working directory.
-func Scratch() (string, error) {
-	dir, err := os.MkdirTemp("", "aeemesh-demo-")
-	if err == nil {
-		return dir, nil
+// is no such place, as in an image of one program, in the working directory. Those of demos
+// that were killed are removed. remove removes it.
+func Scratch() (dir string, remove func(), err error) {
+	removeAbandoned(os.TempDir(), scratchName)
+	if dir, err = os.MkdirTemp("", scratchName); err != nil {
+		removeAbandoned(".", "."+scratchName)
+		here, failed := os.MkdirTemp(".", "."+scratchName)
+		if failed == nil {
+			dir, failed = filepath.Abs(here)
+		}
+		if failed != nil {
+			return "", nil, outcome.Hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
+		}
 	}
-	if dir, here := os.MkdirTemp(".", ".aeemesh-demo-"); here == nil {
-		return filepath.Abs(dir)
+	release, err := own(dir)
+	if err != nil {
+		os.RemoveAll(dir)
+		return "", nil, err
 	}
-	return "", outcome.Hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
+	return dir, func() { os.RemoveAll(dir); release() }, nil
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -105,10 +118,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
 	}
 	session.OutliveReaders() // "demo | head" must not leave the workers behind
-	if d.scratch, err = Scratch(); err != nil {
+	var remove func()
+	if d.scratch, remove, err = Scratch(); err != nil {
 		return err
 	}
-	defer os.RemoveAll(d.scratch)
+	defer remove()
 	if err := d.prepare(); err != nil {
 		return err
 	}
