@@ -48,11 +48,14 @@ too: its work does not delay the answer. One worker of the agent answers; with
 			defer s.Close()
 			for n := range count {
 				if n > 0 && !pause.For(ctx, interval) {
-					return outcome.SendFailed(ctx, ctx.Err())
+					return outcome.ErrInterrupted
 				}
 				turn, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 				p, err := ping(s, turn, args[0], instance)
 				cancel()
+				if ctx.Err() != nil {
+					return outcome.ErrInterrupted
+				}
 				if err != nil {
 					return await.Unanswered(ctx, s, args[0], err)
 				}

@@ -22,7 +22,7 @@ func describeSchemas(a *session.App, ctx context.Context, s *session.Session, en
 	defer cancel()
 	var list intents.CapabilityListResult
 	if _, err := s.Node.Query(asking, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list); err != nil {
-		return outcome.SendFailed(ctx, err)
+		return outcome.AskFailed(ctx, err)
 	}
 	schemas := list.Schemas
 	if schemas == nil {

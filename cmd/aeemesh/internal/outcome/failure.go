@@ -58,6 +58,14 @@ func Remote(e *envelope.Error) error {
 	return Hinted(&SaidError{string(e.Code) + ": " + e.Message, e}, "%s", HintForCode(e))
 }
 
+// AskFailed describes why an agent did not answer a question about itself.
+func AskFailed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ErrInterrupted
+	}
+	return SendFailed(ctx, err)
+}
+
 // SendFailed describes why a task failed.
 func SendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {

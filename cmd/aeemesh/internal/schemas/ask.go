@@ -182,7 +182,7 @@ func noTemplate(ctx context.Context, entity, hint string, err error) error {
 	if errors.Is(err, sdsi.ErrNone) {
 		return outcome.Hinted(outcome.NotFound("%s publishes no schema templates", entity), "%s", hint)
 	}
-	return outcome.SendFailed(ctx, err)
+	return outcome.AskFailed(ctx, err)
 }
 
 // scenarioOf returns the scenario to fill in. Of several the model chooses, if it is sure.

@@ -82,7 +82,7 @@ func notFound(ctx context.Context, err error) error {
 	if errors.Is(err, sdsi.ErrNotOffered) {
 		return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
 	}
-	return outcome.SendFailed(ctx, err)
+	return outcome.AskFailed(ctx, err)
 }
 
 // withStored adds what agents have published that do not answer now. missing is the error
