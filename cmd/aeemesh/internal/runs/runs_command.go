@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,9 +137,11 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 		target.ID = args[0] // the run has not begun: the agent stores the command until it does
 	case errors.Is(err, state.ErrNotFound):
 		// A scheduled task is found without its agent's name.
-		if target.ID, entity = args[0], scheduledFor(ctx, s, args[0]); entity == "" {
+		w, ok := scheduled(ctx, s, args[0], entity)
+		if !ok {
 			return err
 		}
+		target.ID, entity = w.ID, w.Entity
 	default:
 		return err
 	}
@@ -187,23 +190,37 @@ const commandWait = 30 * time.Second
 // anything. After that time the command is queued if no worker has received it.
 const silentFor = 3 * time.Second
 
-// scheduledFor returns the agent of a scheduled task; "" if there is no such
-// task.
-func scheduledFor(ctx context.Context, s *session.Session, id string) string {
+// scheduled returns the scheduled task of an agent, or for "" of any, that a name means: its
+// id, or that of its run.
+func scheduled(ctx context.Context, s *session.Session, name, entity string) (jetstream.Scheduled, bool) {
 	d, err := s.Lane()
 	if err != nil {
-		return ""
+		return jetstream.Scheduled{}, false
 	}
-	waiting, err := d.Queue.Scheduled(ctx, "")
+	waiting, err := d.Queue.Scheduled(ctx, entity)
 	if err != nil {
-		return ""
+		return jetstream.Scheduled{}, false
 	}
-	for _, w := range waiting {
-		if w.ID == id {
-			return w.Entity
-		}
+	i := slices.IndexFunc(waiting, func(w jetstream.Scheduled) bool { return w.ID == name || state.RunID(w.Entity, w.ID) == name })
+	if i < 0 {
+		return jetstream.Scheduled{}, false
 	}
-	return ""
+	return waiting[i], true
+}
+
+// notBegun adds to the error of a run that does not exist when its task is to begin, if it is
+// scheduled.
+func notBegun(ctx context.Context, s *session.Session, name, entity string, err error) error {
+	if !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	w, ok := scheduled(ctx, s, name, entity)
+	if !ok {
+		return err
+	}
+	id, due := term.Printable(w.ID), w.Due.Local().Format(time.RFC3339)
+	return outcome.Hinted(outcome.NotFound("task %s has no run yet: it is scheduled, and %s gets it at %s", id, w.Entity, due),
+		"\"aeemesh result %s %s --follow\" waits for its answer, \"aeemesh runs cancel %s\" takes it back; \"aeemesh queues\" counts what is scheduled.", id, w.Entity, id)
 }
 
 // leastID is the minimum length of a task id (mesh.task.cancel's schema).

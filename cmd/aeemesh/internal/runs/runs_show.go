@@ -85,7 +85,7 @@ func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, find find
 	}
 	rec, _, err := find(runs, ctx, name, entity)
 	if err != nil {
-		return err
+		return notBegun(ctx, s, name, entity, err)
 	}
 	return do(s, runs, rec)
 }
