@@ -218,7 +218,7 @@ func notBegun(ctx context.Context, s *session.Session, name, entity string, err 
 	if !ok {
 		return err
 	}
-	id, due := term.Printable(w.ID), w.Due.Local().Format(time.RFC3339)
+	id, due := term.Printable(w.ID), w.Due.Local().Format("2006-01-02 15:04:05 MST")
 	return outcome.Hinted(outcome.NotFound("task %s has no run yet: it is scheduled, and %s gets it at %s", id, w.Entity, due),
 		"\"aeemesh result %s %s --follow\" waits for its answer, \"aeemesh runs cancel %s\" takes it back; \"aeemesh queues\" counts what is scheduled.", id, w.Entity, id)
 }
