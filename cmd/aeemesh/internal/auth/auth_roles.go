@@ -95,6 +95,9 @@ func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string)
 		return r, outcome.Hinted(outcome.Usagef(cmd, "--%s needs --from", r.name), "The entity that speaks determines the prefix of reply subjects; --inbox-prefix names another.")
 	default:
 		if err := subject.ValidateEntity(speaks); err != nil {
+			if speaks != f.from {
+				return r, outcome.Usagef(cmd, "%w", err)
+			}
 			return r, outcome.Usagef(cmd, "--from: %w", err)
 		}
 		r.inbox = perms.InboxPrefix(speaks)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -43,6 +44,9 @@ type Options struct {
 
 // Open connects and makes the node. The caller must close the session.
 func (a *App) Open(ctx context.Context, cmd *cobra.Command, o Options) (*Session, error) {
+	if err := subject.ValidateEntity(o.Entity); o.Entity != "" && err != nil {
+		return nil, outcome.Usagef(cmd, "--from: %w", err)
+	}
 	s := &Session{App: a}
 	ok := false
 	defer func() {
