@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
@@ -49,8 +50,8 @@ type States struct {
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
 
-	bucket  atomic.Pointer[bucketFacts]
-	refused refusals // of questions to the leader
+	bucket atomic.Pointer[bucketFacts]
+	denied denial.Recent // questions to the leader, by entity
 
 	uploads uploads
 

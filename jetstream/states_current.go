@@ -3,10 +3,8 @@ package jetstream
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
@@ -32,13 +30,13 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	if err != nil {
 		return stateMessage{}, err
 	}
-	if bucket.single || s.refused.lately(entityOf(key)) {
+	if bucket.single || s.denied.Has(entityOf(key)) {
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
 	least, err := api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask)
 	if errors.Is(err, ErrDenied) {
-		s.refused.note(entityOf(key))
+		s.denied.Add(entityOf(key))
 		return s.read(ctx, key)
 	}
 	if err != nil {
@@ -56,34 +54,6 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 			return stateMessage{}, err
 		}
 	}
-}
-
-// refusals remembers the entities whose keys this user may not ask the leader for.
-// Permissions are the same for all keys of an entity.
-type refusals struct {
-	mu sync.Mutex
-	at map[string]time.Time // by entity
-}
-
-// refusedFor is how long a refusal is remembered: a user's permissions may change.
-const refusedFor = time.Minute
-
-// lately reports whether the leader was asked for a key of an entity lately, and refused.
-func (r *refusals) lately(entity string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at, refused := r.at[entity]
-	return refused && time.Since(at) < refusedFor
-}
-
-func (r *refusals) note(entity string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.at, func(_ string, at time.Time) bool { return time.Since(at) >= refusedFor })
-	if r.at == nil {
-		r.at = map[string]time.Time{}
-	}
-	r.at[entity] = time.Now()
 }
 
 // entityOf returns a key without its last token, which is the run.

@@ -49,9 +49,7 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 		case state.PhaseRunning:
 			return h.status(), nil
 		case state.PhaseAccepted:
-			var run stored
-			run, err = r.own(ctx, h)
-			err = r.start(ctx, h, run, err)
+			err = r.startAgain(ctx, h)
 		case state.PhaseStaged:
 			err = r.accept(ctx, h)
 		default:
@@ -85,7 +83,7 @@ func (r *Receiver) accept(ctx context.Context, h *record) error {
 		err = r.write(ctx, h, state.PhaseAccepted, bare)
 	}
 	if err == nil {
-		err = r.start(ctx, h, run, nil)
+		err = r.start(ctx, h, run)
 	}
 	return err
 }
@@ -129,9 +127,9 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 	return stored{c, rec.Revision}, nil
 }
 
-// start gives an accepted run to the workers: its record takes back the status
-// that it had at the source. err says why the run could not be read.
-func (r *Receiver) start(ctx context.Context, h *record, run stored, err error) error {
+// startAgain starts an accepted run that may have been started before.
+func (r *Receiver) startAgain(ctx context.Context, h *record) error {
+	run, err := r.own(ctx, h)
 	switch {
 	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
 		// It was started, and has ended or moved on since.
@@ -139,6 +137,12 @@ func (r *Receiver) start(ctx context.Context, h *record, run stored, err error) 
 	case err != nil:
 		return err
 	}
+	return r.start(ctx, h, run)
+}
+
+// start gives an accepted run to the workers: its record takes back the status
+// that it had at the source.
+func (r *Receiver) start(ctx context.Context, h *record, run stored) error {
 	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
 		next := run.c.Clone()
 		next.Doc.Status = next.After()
