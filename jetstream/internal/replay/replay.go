@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -23,6 +24,9 @@ type Options struct {
 
 	// Follow continues with new messages after the stored ones.
 	Follow bool
+
+	// Look is how often Follow reads the streams while no message arrives. Default: 5 s.
+	Look time.Duration
 }
 
 // Messages reads stored messages in the order of time, without strays. The sequence ends
@@ -33,7 +37,7 @@ func Messages(ctx context.Context, js natsjs.JetStream, opts Options) iter.Seq2[
 	return func(yield func(api.Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		r := &reader{js: js, since: opts.Since}
+		r := &reader{js: js, since: opts.Since, look: cmp.Or(opts.Look, 5*time.Second)}
 		err := r.open(opts)
 		defer r.close()
 		for more := err == nil; more && ctx.Err() == nil; {
@@ -56,6 +60,7 @@ func Messages(ctx context.Context, js natsjs.JetStream, opts Options) iter.Seq2[
 type reader struct {
 	js    natsjs.JetStream
 	since time.Time
+	look  time.Duration // see [Options]
 	parts []*part
 	subs  []*nats.Subscription
 	heard chan *nats.Msg
@@ -100,13 +105,10 @@ func (r *reader) close() {
 	}
 }
 
-// followLook is how often the streams are read while no message arrives.
-const followLook = 5 * time.Second
-
-// wait waits until a message arrives or followLook has passed. It fails if ctx ends, or the
+// wait waits until a message arrives or it is time to look. It fails if ctx ends, or the
 // connection is closed for good.
 func (r *reader) wait(ctx context.Context) error {
-	timer := time.NewTimer(followLook)
+	timer := time.NewTimer(r.look)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -128,7 +130,7 @@ func (r *reader) wait(ctx context.Context) error {
 }
 
 // followSoon is how long the stream usually takes to store a published message. A message
-// that takes longer is read with the next one, or after followLook.
+// that takes longer is read with the next one, or at the next look.
 const followSoon = 20 * time.Millisecond
 
 // rewind reads a part again from where its stream was made anew, or restored from an older copy: a
