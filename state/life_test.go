@@ -3,6 +3,7 @@ package state_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,22 @@ func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
 	}
 	if first := state.Timeline(k, history[6:])[0]; len(first.Events) > 0 && strings.HasPrefix(first.Events[0], "owned by ,") {
 		t.Errorf("%q", first.Events)
+	}
+}
+
+// A task of one short step leaves its reply and nothing else: nothing waits for a worker.
+func TestTimelineOfARunWithoutADocument(t *testing.T) {
+	t.Parallel()
+	k, _ := life(t)
+	const entity, task = "agent.x", "01JD0000000000000000000000"
+	reply := fmt.Sprintf(`{"v":"1","id":"01JD0000000000000000000001","ts":"2026-11-20T10:00:00Z","type":"result","from":%q,"to":"human.ada","intent":"agent.ask","corr":"workflow-1","reply_to":%q,"priority":"normal","payload":{"text":"done"}}`, entity, task)
+	record := state.Record{
+		ID: state.ID{Entity: entity, Run: state.RunID(entity, task)}, Data: []byte(reply), Revision: 7, Time: start,
+		End: &state.End{TaskID: task, Agent: entity, Epoch: 1, Status: aaif.RunCompleted, StoredAt: start, StartedAt: start},
+	}
+	got := state.Timeline(k, []state.Record{record})
+	if want := []string{"ended in one step (epoch 1)", "the reply is committed"}; len(got) != 1 || !slices.Equal(got[0].Events, want) {
+		t.Errorf("%+v, want the events %q", got, want)
 	}
 }
 

@@ -87,6 +87,10 @@ func events(before, c *Checkpoint) []string {
 		if b.Owner != "" {
 			say("owned by %s, the %s owner", b.Owner, ordinal(b.Epoch))
 		}
+	case b.Owner == "" && c.Terminal(): // it waits for no worker
+		if first && b.Task == nil {
+			say("ended in one step (epoch %d)", b.Epoch)
+		}
 	case b.Epoch != a.Epoch && b.Owner == "" && a.Owner != "" && before.Doc.Status == c.Doc.Status:
 		say("taken from %s, which died (epoch %d)", a.Owner, b.Epoch)
 	case b.Epoch != a.Epoch && b.Owner == "":
