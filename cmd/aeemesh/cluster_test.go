@@ -72,4 +72,8 @@ func TestDoctorSeesADegradedCluster(t *testing.T) {
 		got = says(left, "runs", "list")
 		return strings.Contains(got, "\"aeemesh doctor\" says")
 	})
+	until(t, "send says that nothing is stored, and not that the streams are missing", func() bool {
+		got = says(left, "send", "agent.reviewer", "{}", "--durable", "--detach", "--sign", "none")
+		return strings.Contains(got, "hint: Nothing is stored. In a cluster AEE_WORK may be choosing a leader")
+	})
 }

@@ -60,9 +60,10 @@ func (a *App) Limited(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithCancel(ctx)
 }
 
-// LaneError adds a hint to the error of a missing lane.
+// LaneError adds a hint to the error of a missing lane. A lane that does not answer at
+// the moment is not missing: its error keeps the hint that every command gives for it.
 func LaneError(err error) error {
-	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
+	if errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) {
 		return outcome.Hinted(err, "Durable tasks need JetStream and its streams: \"aeemesh apply\" makes them, \"aeemesh doctor\" looks.")
 	}
 	return err

@@ -271,6 +271,8 @@ func submitFailed(task *envelope.Envelope, err error) error {
 		return outcome.Hinted(err, "Nothing is stored. Tasks leave AEE_SCHEDULE when they are due: \"aeemesh queues\" shows for whom they wait.")
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
+	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
+		return outcome.Hinted(err, "Nothing is stored. In a cluster AEE_WORK may be choosing a leader: it takes the task in some seconds, if more than half of its servers run. Where it is missing, \"aeemesh apply\" makes it. \"aeemesh doctor\" says which.")
 	}
 	return session.LaneError(err)
 }
