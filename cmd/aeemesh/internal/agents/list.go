@@ -208,6 +208,7 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 		return true
 	case err != nil:
 		l.Reason = whyUnknown(err)
+		l.lane(workers.Lane{}, false)
 		return false
 	}
 	l.Status = string(health.Status)
@@ -234,6 +235,8 @@ func (l *summary) lane(lane workers.Lane, ok bool) {
 		l.Durable = lane.Brief()
 	case l.Takers < l.Instances:
 		l.Durable = "off"
+	case l.Takers > 0: // so says the metadata; the health tells no more
+		l.Durable = "on"
 	}
 }
 
