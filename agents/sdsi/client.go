@@ -70,6 +70,12 @@ func (a *answer) template(now time.Time) *template.Template {
 	return a.whole
 }
 
+// Whole returns the template of an answer with its patches: those that have not expired at a
+// time, and that apply.
+func Whole(got *template.GetResult, now time.Time) *template.Template {
+	return (&answer{GetResult: got}).template(now)
+}
+
 // fresh is how long a client uses a template without asking whether it is still current.
 const fresh = 30 * time.Second
 

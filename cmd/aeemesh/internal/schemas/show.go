@@ -3,6 +3,7 @@ package schemas
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,10 +41,7 @@ Schema of a payload.`,
 				if err != nil {
 					return noTemplate(ctx, args[0], "\"aeemesh schema list\" lists the agents that do.", err)
 				}
-				whole, err := got.Apply(got.Patches...)
-				if err != nil {
-					return err
-				}
+				whole := sdsi.Whole(got, time.Now())
 				switch {
 				case asSchema:
 					a.Term.Line("%s", a.Term.Data.Safe(term.Indented(whole.JSONSchema())))
