@@ -337,3 +337,43 @@ func TestAPatchThatDoesNotApplySpoilsNoOther(t *testing.T) {
 	got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true,"quiet_cabin":true}}`)
 	contains(t, "an exchange", got, `"window_seat":true`, `"other":"quiet_cabin: true"`)
 }
+
+// A withdrawn key is accepted, however many keys the template has, and if a later version of it
+// has the key's name for something else, it spoils no other key.
+func TestWithdrawnKeysSpoilNoOther(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		change func(*template.Template)
+		want   string
+	}{
+		"a full template": {func(tpl *template.Template) {
+			for i := len(tpl.Keys); i < template.MaxKeys-1; i++ {
+				tpl.Keys = append(tpl.Keys, template.Key{Name: "pad_" + strings.Repeat("x", 1+i/26) + string(rune('a'+i%26)), Type: template.String, Description: "x"})
+			}
+		}, `"red_balloon":true`},
+		"its name is a property": {func(tpl *template.Template) { tpl.Keys[1].Property = "red_balloon" }, `"other":"red_balloon: true"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10, Grace: evolve.Duration(time.Second)}, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tpl := tram(t, "tram_v1")
+			wished(t, p, tpl, "red_balloon", []float32{1, 0}, now.Add(-time.Minute))
+			if err := p.Reject("red_balloon", "human.ops", "", now.Add(-time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			p.Advance(now)
+			wished(t, p, tpl, "window_seat", []float32{0, 1}, now)
+			c.change(tpl)
+			desk := r.desk(sdsi.DeskConfig{}, tpl)
+			desk.Learn(has{p.View()})
+			r.serve(desk, sells, nil)
+			got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true,"red_balloon":true}}`)
+			contains(t, "an exchange", got, `"window_seat":true`, c.want)
+		})
+	}
+}

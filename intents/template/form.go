@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
@@ -22,7 +23,8 @@ type FormOptions struct {
 	// Unknown is the policy for unknown keys. Default: UnknownToOther.
 	Unknown UnknownPolicy
 	// Withdrawn are keys that patches had and have no more (SDSI 6.2.3). A payload with
-	// one of them is accepted with a warning. A key that the template has is ignored here.
+	// one of them is accepted with a warning. A key that the template has, or whose name is a
+	// property of one that it has, is ignored here.
 	Withdrawn []Key
 }
 
@@ -52,18 +54,23 @@ type formKey struct {
 // check of payloads. The error is that of [Template.Validate].
 func NewForm(t *Template, o FormOptions) (*Form, error) {
 	all := t.Complete()
-	for _, k := range o.Withdrawn {
-		if all.Key(k.Name) == nil {
-			k.Required, k.Default = false, nil
-			all.Keys = append(all.Keys, k)
-		}
-	}
 	s, err := all.compile()
 	if err != nil {
 		return nil, err
 	}
+	own := len(all.Keys)
+	for _, k := range o.Withdrawn {
+		k.Required, k.Default = false, nil
+		if !slices.ContainsFunc(all.Keys, func(x Key) bool { return x.Name == k.Name || x.property() == k.property() }) {
+			all.Keys = append(all.Keys, k)
+		}
+	}
+	if len(all.Keys) > own { // beyond the bounds of a template, if need be: clients may still send them
+		if s, err = schema.Compile(valuesSchema(all.Keys, slices.Repeat([]bool{true}, len(all.Keys)))); err != nil {
+			return nil, err
+		}
+	}
 	f := &Form{template: t.Complete(), id: t.SchemaID, byName: make(map[string]int, len(all.Keys)), schema: s, unknown: o.Unknown}
-	own := len(t.Complete().Keys)
 	for i, k := range all.Keys {
 		if isNull(k.Default) || k.Required {
 			k.Default = nil
