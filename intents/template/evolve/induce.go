@@ -191,15 +191,26 @@ func nameOf(text string) string {
 	return name
 }
 
+var latin = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
+
+// plain writes a text with plain letters where it has others of their kind: with accents, wide
+// ones, or ones in circles.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.M, r) {
+			return -1
+		}
+		return r
+	}, norm.NFKD.String(latin.Replace(text)))
+}
+
 // ascii writes a word with the letters a to z and digits; "" if that cannot be done.
 func ascii(word string) string {
-	word = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i").Replace(word)
 	var b strings.Builder
-	for _, r := range norm.NFKD.String(word) {
+	for _, r := range plain(word) {
 		switch {
 		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
 			b.WriteRune(r)
-		case unicode.Is(unicode.M, r):
 		case r >= utf8.RuneSelf:
 			return ""
 		}

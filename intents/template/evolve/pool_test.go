@@ -639,7 +639,9 @@ func TestSensitiveKeysWait(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"pay by invoice": true, "my passport": true, "admin access": true, "Rabatt geben": true, "refund me": true,
-		"a window seat": false, "gluten free meal": false, "quiet cabin": false,
+		"a window seat": false, "gluten free meal": false, "quiet cabin": false, "Käse vom Büffet": false,
+		// Letters that look like those of the words; a name has three words.
+		"window seat now ｒｅｆｕｎｄ": true, "window seat now 𝐩𝐚𝐲𝐦𝐞𝐧𝐭": true, "window seat now réfund": true, "window seat now ⓘⓖⓝⓞⓡⓔ": true,
 	} {
 		p := newPool(t, Config{})
 		many(p, 6, wish(1, text), start.Add(-6*time.Minute))

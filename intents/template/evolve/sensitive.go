@@ -73,6 +73,7 @@ var sensitiveWords = strings.Fields(`pay* paid card cards credit debit iban bic 
 // Why says why a key waits for an operator; "": it does not.
 func (s Sensitive) Why(k template.Key, c Cluster) string {
 	text := strings.ReplaceAll(k.Name, "_", " ") + " " + k.Description + " " + strings.Join(c.Examples, " ")
+	text += " " + plain(strings.ToLower(text)) // a reader takes "ｐａｙ" and "páy" for "pay"
 	words := template.Words(text)
 	for _, list := range [][]string{sensitiveWords, s.Words} {
 		for _, w := range words {
