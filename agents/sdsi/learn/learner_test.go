@@ -253,6 +253,14 @@ func TestPersonalDataIsNotStored(t *testing.T) {
 	if !strings.Contains(string(raw), "[email]") {
 		t.Errorf("%s", raw)
 	}
+	// Digits of other scripts, and other spaces and dashes between them.
+	wait(t, says(l, "3", client(3), "call ٠١٥٢٣٤٥٦٧", "call ０１７０１２３４５", "call 06\u00a012\u00a034\u00a056\u00a078", "call 12–34–56–78", "card 4111‑1111‑1111‑1111"))
+	raw, _, _ = r.pools.Get(t.Context(), ferries, "ferry_booking")
+	for _, secret := range []string{"٥٢٣٤", "７０１２", "12\u00a034", "34–56", "1111"} {
+		if strings.Contains(string(raw), secret) {
+			t.Errorf("%s is stored: %s", secret, raw)
+		}
+	}
 	strict := r.learner(func(c *learn.Config) { c.Scrub = learn.Reject })
 	wait(t, says(strict, "2", client(2), "write to bob@example.org about kayaks"))
 	raw, _, _ = r.pools.Get(t.Context(), ferries, "ferry_booking")
