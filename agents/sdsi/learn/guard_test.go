@@ -75,6 +75,52 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 	natstest.Within(t, "the end", ended)
 }
 
+// A client that sends very many values takes no judgement from the others.
+func TestABusyClientTakesNoJudgementFromOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	judged := make(chan string, 512)
+	hold := make(chan struct{})
+	l := r.learner(func(cfg *learn.Config) {
+		cfg.Judge = func(_ context.Context, j learn.Judgement) (bool, bool, error) {
+			<-hold
+			judged <- j.Fragment
+			return true, true, nil
+		}
+	})
+	for i := range 6 {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat"))
+	}
+	l.Look(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	sends := func(i int, from sdsi.Sender, fragment string) {
+		wait(t, l.Observe("ferry_booking", from, sdsi.Seen{ID: fmt.Sprint("use", i, from.Entity), Keys: []evolve.Use{{Key: "window_seat"}},
+			Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": fragment}}))
+	}
+	for i := range 100 {
+		sends(i, client(99), "busy")
+	}
+	for i := range 6 {
+		sends(i, client(i), "last")
+	}
+	close(hold)
+	busy, others := 0, 0
+	for others < 6 {
+		if natstest.Within(t, "a judgement of each of the others", judged) == "busy" {
+			busy++
+		} else {
+			others++
+		}
+	}
+	if busy > 10 {
+		t.Errorf("%d values of one client were judged", busy)
+	}
+	stop()
+	natstest.Within(t, "the end", ended)
+}
+
 // A sender that has not signed is of no cohort, whatever name it states.
 func TestACohortNeedsASignature(t *testing.T) {
 	t.Parallel()

@@ -119,26 +119,41 @@ type judging struct {
 	Judgement
 }
 
-// judge has the values of keys on trial judged. There is a bound: a sample is enough.
+// judge has the values of keys on trial judged. There is a bound: a sample is enough. A client
+// that sends very many values takes no place of the others, and costs no calls of a model.
 func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) {
 	if len(seen.Fragments) == 0 {
 		return
 	}
 	p.mu.Lock()
-	view := p.view
-	p.mu.Unlock()
-	if view == nil {
+	defer p.mu.Unlock()
+	if p.view == nil {
 		return
 	}
 	for name, fragment := range seen.Fragments {
-		k, _ := view.Key(name, client)
-		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" {
+		k, _ := p.view.Key(name, client)
+		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && p.sampled(name, client) {
 			select {
 			case l.judging <- judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}}:
 			default:
 			}
 		}
 	}
+}
+
+// maxSamplers is how many keys a pool samples values of: more than it has on trial.
+const maxSamplers = 256
+
+// sampled reports whether a value of a client is to be judged; p.mu is held.
+func (p *pool) sampled(key, client string) bool {
+	s := p.samplers[key]
+	if s == nil {
+		if s = (&evolve.Sampler{}); p.samplers == nil || len(p.samplers) >= maxSamplers {
+			p.samplers = map[string]*evolve.Sampler{}
+		}
+		p.samplers[key] = s
+	}
+	return s.Take(client, p.learner.cfg.Now())
 }
 
 func (l *Learner) judgeAll(ctx context.Context) {

@@ -29,6 +29,8 @@ type pool struct {
 	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
 	late    <-chan struct{} // a change that [pool.try] has given up to wait for; nil: none
 
+	samplers map[string]*evolve.Sampler // of the values that are judged, by key
+
 	out atomic.Pointer[OptOuts] // read after known
 
 	// Of the one goroutine that writes.

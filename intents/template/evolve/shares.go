@@ -31,6 +31,15 @@ var valueLimit = limit{least: 5, part: 20, follow: 24}
 
 func (c *Config) payloadLimit() limit { return limit{least: c.MinPayloads, part: 32, follow: 64} }
 
+// A Sampler takes a part of the values that clients send for a key, as a [Pool] counts them: of
+// no client many more than of the others. It is not safe for concurrent use.
+type Sampler struct{ values shares }
+
+// Take reports whether a value of a client is in the sample.
+func (s *Sampler) Take(client string, now time.Time) bool {
+	return s.values.take(client, valueLimit, now)
+}
+
 // take reports whether something that a client does counts.
 func (s *shares) take(client string, l limit, now time.Time) bool {
 	if d := dayOf(now); s.Day != d {
