@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -199,6 +200,9 @@ func (c *checking) filled() *Filled {
 		if len(value) == 0 {
 			continue
 		}
+		if k.Type == Integer {
+			value = inDigits(value)
+		}
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
@@ -207,6 +211,19 @@ func (c *checking) filled() *Filled {
 	out.Values = append(b, '}')
 	out.Warnings = c.warnings
 	return out
+}
+
+// inDigits writes a whole number in plain digits: 2.0 and 20e-1, which other languages write and
+// JSON Schema takes for integers, are none to many decoders. The value has been validated.
+func inDigits(value []byte) []byte {
+	if !bytes.ContainsAny(value, ".eE") {
+		return value
+	}
+	n, ok := new(big.Rat).SetString(string(value))
+	if !ok || !n.IsInt() {
+		return value
+	}
+	return n.Num().Append(nil, 10)
 }
 
 // scanObject calls f for each member of an object, with its name unquoted. raw has been

@@ -62,6 +62,7 @@ func TestCheckFillsValues(t *testing.T) {
 		"other is cleaned":    {f, `{"city":"Porto","nights":2,"other":"a\u001b[2J \u202eview\u0000"}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"a [2J  view"}`, []string{"a [2J  view"}},
 		"unknown keys":        {f, `{"city":"Porto","nights":2,"pets":"one dog","floor":3,"x":{"a": [1]}}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"pets: one dog; floor: 3; x: {\"a\":[1]}"}`, []string{"pets: one dog", "floor: 3", `x: {"a":[1]}`}},
 		"unknown beside":      {f, `{"pets":"one dog","city":"Porto","other":"a view","nights":2}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"a view; pets: one dog"}`, []string{"a view", "pets: one dog"}},
+		"a whole number":      {f, `{"city":"Porto","nights":20e-1,"floors":{"top":2.0}}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"floors: {\"top\":2.0}"}`, []string{`floors: {"top":2.0}`}},
 		"names of prototypes": {f, `{"city":"Porto","nights":2,"__proto__":{"a":1}}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"__proto__: {\"a\":1}"}`, []string{`__proto__: {"a":1}`}},
 	} {
 		t.Run(name, func(t *testing.T) {

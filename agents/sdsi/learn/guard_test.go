@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -73,6 +74,22 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 	}
 	stop()
 	natstest.Within(t, "the end", ended)
+}
+
+// Without a model, a number has to be in the client's words, however it is written.
+func TestNumbersAreJudgedByTheirValue(t *testing.T) {
+	t.Parallel()
+	cfg, err := learn.Config{Embedder: ngrams.Embedder{}}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := template.Key{Name: "dogs", Type: template.Integer, Description: "How many are wished for. Example mapping: '2 dogs' -> 2."}
+	for value, want := range map[string]bool{"2": true, "2.0": true, "20e-1": true, "3": false, "2.5": false} {
+		aligned, sure, err := cfg.Judge(t.Context(), learn.Judgement{Key: k, Value: json.RawMessage(value), Fragment: "2 dogs"})
+		if err != nil || !sure || aligned != want {
+			t.Errorf("%s: %v, %v, %v", value, aligned, sure, err)
+		}
+	}
 }
 
 // A client that sends very many values takes no judgement from the others.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -207,8 +208,9 @@ func stands(value json.RawMessage, typ template.Type, fragment string) bool {
 		return string(value) != "false" || typ != template.Boolean
 	}
 	hasDigits := false
+	number, err := strconv.ParseFloat(string(value), 64)
 	for _, w := range template.Words(fragment) {
-		if w.Text == string(value) {
+		if said, bad := strconv.ParseFloat(w.Text, 64); bad == nil && err == nil && said == number {
 			return true
 		}
 		hasDigits = hasDigits || w.Text[0] >= '0' && w.Text[0] <= '9'
