@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -36,7 +37,7 @@ type Filled struct {
 // bounds is cut, with a warning.
 func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 	if len(payload) > MaxPayload {
-		return nil, f.whole("limit", fmt.Sprintf("has more than %d bytes", MaxPayload))
+		return nil, f.unread(schema.Problem{Keyword: "limit", Message: fmt.Sprintf("has more than %d bytes", MaxPayload)})
 	}
 	bad := f.schema.Validate(payload)
 	var invalid *schema.ValidationError
@@ -44,7 +45,7 @@ func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 		for _, p := range invalid.Problems {
 			switch {
 			case p.Keyword == "json", p.Keyword == "limit", p.Keyword == "number", p.Pointer == "":
-				return nil, f.whole(p.Keyword, p.Message)
+				return nil, f.unread(p)
 			}
 		}
 	}
@@ -72,9 +73,19 @@ func (f *Form) Defaults(payload json.RawMessage) (names []string) {
 	return names
 }
 
-// whole is the error for a payload that cannot be read as an object.
-func (f *Form) whole(rule, message string) error {
-	return &PayloadError{SchemaID: f.id, Problems: []KeyProblem{{Rule: rule, Message: message, Remedy: "send one JSON object of keys and values, each key once"}}}
+// unread is the error for a payload that cannot be read as an object, because of the value of
+// one key, if that is known.
+func (f *Form) unread(p schema.Problem) error {
+	out := KeyProblem{Pointer: p.Pointer, Rule: p.Keyword, Message: p.Message, Remedy: "send one JSON object of keys and values, each key once"}
+	if p.Pointer != "" {
+		name, _, _ := strings.Cut(p.Pointer[1:], "/")
+		out.Key, out.Remedy = clip.Text(pointerUnescaper.Replace(name), 64), remedies[p.Keyword]
+		if i, ok := f.byName[out.Key]; ok {
+			out = f.keys[i].problem(out.Rule, out.Message, out.Remedy)
+			out.Pointer = p.Pointer
+		}
+	}
+	return &PayloadError{SchemaID: f.id, Problems: []KeyProblem{out}}
 }
 
 // A checking is the check of one payload.

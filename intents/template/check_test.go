@@ -95,9 +95,12 @@ func TestCheckRefuses(t *testing.T) {
 		"unknown keys":          {closed, `{"city":"Porto","nights":2,"pets":"secret"}`, "pets unknown"},
 		"unknown and wrong":     {closed, `{"city":5,"pets":"secret","nights":2}`, "pets unknown, city type"},
 		"no object":             {open, `["city"]`, " type"},
-		"no JSON":               {open, `{"city":`, " json"},
+		"no JSON":               {open, `{"city":`, "city json"},
 		"a key twice":           {open, `{"city":"Porto","nights":2,"city":"secret"}`, " json"},
-		"number without an end": {open, `{"city":"Porto","nights":1e999999}`, " number"},
+		"number without an end": {open, `{"city":"Porto","nights":1e999999}`, "nights number"},
+		"of an unknown key":     {open, `{"city":"Porto","nights":2,"pets":[{"a":1e999}]}`, "pets number"},
+		"nested too deeply":     {open, `{"city":"Porto","nights":2,"pets":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, "pets limit"},
+		"a key twice in one":    {open, `{"city":"Porto","nights":2,"pets":{"a":1,"a":"secret"}}`, "pets json"},
 		"too large":             {open, `{"city":"` + strings.Repeat("x", template.MaxPayload) + `","nights":2}`, " limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
