@@ -50,6 +50,7 @@ func TestLoadListsTheProblemsOfAllFiles(t *testing.T) {
 		"a.sdsi.json":        file(base),
 		"again.sdsi.json":    file(base),
 		"empty.sdsi.json":    file(""),
+		"mark.sdsi.json":     file("\ufeff" + base),
 		"large.sdsi.json":    file(base + strings.Repeat(" ", template.MaxBytes)),
 		"typo.sdsi.json":     file(strings.Replace(base, `"default_value": 1`, `"default": 1`, 1)),
 		"keyword.sdsi.json":  value(`{"minimun":3}`),
@@ -65,7 +66,7 @@ func TestLoadListsTheProblemsOfAllFiles(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{`keyword.sdsi.json is refused: /keys/1/value_schema/minimun: "minimun" is no keyword`, "  /keys/1/value_schema: no value fits it",
-		"unseen.sdsi.json is refused: /keys/1/value_schema: has the character U+200B", "required.sdsi.json is refused: /keys/1/default_value: is never used", "again.sdsi.json is refused: /schema_id: a.sdsi.json has the same schema_id", "empty.sdsi.json is refused: (root): is empty",
+		"unseen.sdsi.json is refused: /keys/1/value_schema: has the character U+200B", "required.sdsi.json is refused: /keys/1/default_value: is never used", "again.sdsi.json is refused: /schema_id: a.sdsi.json has the same schema_id", "empty.sdsi.json is refused: (root): is empty", "mark.sdsi.json is refused: (root): begins with a byte order mark (save it as UTF-8 without one)",
 		"large.sdsi.json is refused: (root): has more than", `typo.sdsi.json is refused: /keys/1/default: "default" is not known here`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

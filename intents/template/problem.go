@@ -1,6 +1,7 @@
 package template
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"strconv"
@@ -95,6 +96,10 @@ func (r *report) within(pointer string) bool {
 func (r *report) structure(s *schema.Schema, raw []byte, under string) bool {
 	if len(raw) == 0 {
 		r.add("", "json", remedies["json"], "is empty")
+		return false
+	}
+	if bytes.HasPrefix(raw, []byte("\ufeff")) {
+		r.add("", "json", "save it as UTF-8 without one", "begins with a byte order mark")
 		return false
 	}
 	problems, truncated := s.Examine(raw, MaxProblems)

@@ -48,6 +48,9 @@ words became which value. "-" reads the text from standard input.`,
 				if err != nil {
 					return err
 				}
+				if f.scenario != "" && f.scenario != tpl.Scenario {
+					return outcome.Usagef(cmd, "--scenario %s: %s is of the scenario %s", f.scenario, args[0], tpl.Scenario)
+				}
 				if f.language != "" {
 					tpl, _ = tpl.In(f.language)
 				}

@@ -116,6 +116,11 @@ that it cannot be told whether it takes less, it counts as if it did.`,
   aeemesh schema diff flight_v1 flight_v2 --entity agent.flights`,
 		Args: outcome.Arguments("OLD", "NEW"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if entity != "" {
+				if err := checkEntity(cmd, entity); err != nil {
+					return err
+				}
+			}
 			var both [2]*template.Template
 			load := func(read func(name string) ([]byte, error)) error {
 				for i, name := range args {
