@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -202,9 +204,21 @@ func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (
 }
 
 // query is [mesh.Node.Query] for what only the agent itself may answer: a template that
-// another one signs, to which the task was delegated, is not the agent's word.
+// another one signs, to which the task was delegated, is not the agent's word. If the server
+// does not permit the question, it ends at once.
 func (c *Client) query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
+	ctx, stop := denial.Until(ctx, c.node.Conn(), func(d denial.Denial) error {
+		if d.Op == denial.Publish && strings.HasSuffix("."+d.Subject, "."+entity) {
+			return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %[1]s --sender\" prints what it needs", entity)
+		}
+		return nil
+	})
+	defer stop()
 	reply, err := c.node.Query(ctx, entity, intent, in, out)
+	var denied *envelope.Error
+	if err != nil && errors.As(context.Cause(ctx), &denied) {
+		return nil, denied
+	}
 	if err == nil && reply.From != entity {
 		return nil, envelope.Errorf(envelope.CodeInvalidEnvelope, "%s was asked for its templates, and another agent has answered", entity)
 	}

@@ -70,6 +70,11 @@ func (r *rig) node(entity string) *mesh.Node {
 // serve serves the trams until the test ends, with a desk. change may be nil.
 func (r *rig) serve(desk *sdsi.Desk, handler mesh.HandlerFunc, change func(*mesh.Agent)) {
 	r.Helper()
+	r.serveOn(r.node, desk, handler, change)
+}
+
+func (r *rig) serveOn(node func(entity string) *mesh.Node, desk *sdsi.Desk, handler mesh.HandlerFunc, change func(*mesh.Agent)) {
+	r.Helper()
 	agent := mesh.Agent{Entity: trams, Handler: handler}
 	ready := make(chan struct{})
 	agent.Ready = func() { close(ready) }
@@ -81,7 +86,7 @@ func (r *rig) serve(desk *sdsi.Desk, handler mesh.HandlerFunc, change func(*mesh
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.node(agent.Entity).Serve(ctx, agent) }()
+	go func() { done <- node(agent.Entity).Serve(ctx, agent) }()
 	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
 	natstest.Within(r.TB, "the agent", ready)
 }

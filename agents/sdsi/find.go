@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -35,9 +36,11 @@ func (e notOfferedError) Is(target error) bool { return target == ErrNotOffered 
 // Find returns what agents that answer within wait offer, in the order of scenarios: of one
 // entity or of all (""), and one scenario or all (""). Their NATS micro metadata says which
 // agents have templates; these are asked. If a scenario or an entity is named and there is
-// none, the error wraps [ErrNotOffered] (SDSI 3.2).
+// none, the error wraps [ErrNotOffered] (SDSI 3.2). To look for one entity needs the permissions
+// of its senders, to look for all those of a viewer; an error about them wraps
+// [nats.ErrPermissionViolation].
 func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Duration) ([]Offer, error) {
-	found, err := c.node.Discover(ctx, entity, wait)
+	found, err := c.discover(ctx, entity, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +78,23 @@ func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Du
 	}
 	SortOffers(out)
 	return out, nil
+}
+
+// discover returns the workers that answer, of one entity or of all ("").
+func (c *Client) discover(ctx context.Context, entity string, wait time.Duration) ([]mesh.Instance, error) {
+	since := denial.Now(c.node.Conn())
+	look := c.node.Discover
+	if entity != "" {
+		look = c.node.Workers
+	}
+	found, err := look(ctx, entity, wait)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	if d, denied := since.Find(func(d denial.Denial) bool { return d.Op == denial.Publish && strings.HasPrefix(d.Subject, "$SRV.") }); denied {
+		return nil, fmt.Errorf("agents cannot be discovered: %w", d.Err)
+	}
+	return nil, nil
 }
 
 // mayHave reports whether a scenario may be in the list of an agent's metadata, whose names may

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
@@ -81,6 +82,9 @@ func offerCells(o sdsi.Offer) []string {
 func notFound(ctx context.Context, err error) error {
 	if errors.Is(err, sdsi.ErrNotOffered) {
 		return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
+	}
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return outcome.Hinted(err, "\"aeemesh auth perms --viewer\" prints what looking for all agents needs; a sender may look for those that it sends to: name ENTITY.")
 	}
 	return outcome.AskFailed(ctx, err)
 }
