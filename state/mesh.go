@@ -248,6 +248,11 @@ type Call struct {
 	To   string    `json:"to"`
 	Live bool      `json:"live,omitempty"` // over the live lane
 	At   time.Time `json:"at,omitzero"`
+
+	// Sent are the digests of the tasks that were sent under ID over the durable lane: of several
+	// if a later owner of the run made another task for the call. Their answers count. Earlier
+	// releases do not write it.
+	Sent []string `json:"sent,omitempty"`
 }
 
 // Usage counts what a run has used, in all attempts and by all owners.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -140,6 +141,11 @@ type ResultOptions struct {
 
 	// Again says that the task was submitted before, so that replies may be stored already.
 	Again bool
+
+	// Sent are the digests of other tasks that were submitted under the same id: [Client.Perform]
+	// and [Client.Await] take the answer to one of them, too. A run that another worker continues
+	// may send another task for a call that it has sent before.
+	Sent []string
 }
 
 // ErrNoResult: the task has not ended, or there is no task with this id.
@@ -230,14 +236,15 @@ type replyReader struct {
 	caller               string // the task's from; "" if it is not known
 	known                answers.Known
 	onStream             func(*envelope.Envelope) error
-	digest               string // of the task; "" if it is not known
+	digest               string   // of the task; "" if it is not known
+	sent                 []string // digests of other tasks whose answers count
 	epoch                string
 	number               int // the highest of a stream envelope
 	last                 *envelope.Envelope
 }
 
 func (c *Client) readerFor(task *envelope.Envelope, opts ResultOptions) *replyReader {
-	return &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
+	return &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), sent: opts.Sent, onStream: opts.OnStream}
 }
 
 // readUntilEnd takes messages until the terminal envelope, and returns the result.
@@ -260,7 +267,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if r.another(msg.Header) {
 		return nil
 	}
-	if was := msg.Header.Get(wire.HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
+	if r.foreign(msg.Header) {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
 	reply, err := r.client.s.Answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, &r.known)
@@ -292,8 +299,13 @@ func (r *replyReader) take(msg jetstream.Message) error {
 // because it belongs to no run, and no sequence number, so that it cannot displace a reply
 // of the run.
 func (r *replyReader) another(h nats.Header) bool {
+	return r.foreign(h) && h.Get(wire.HeaderEpoch) == ""
+}
+
+// foreign reports whether a reply answers another task with the same id, by its digest.
+func (r *replyReader) foreign(h nats.Header) bool {
 	was := h.Get(wire.HeaderTaskDigest)
-	return r.digest != "" && was != "" && was != r.digest && h.Get(wire.HeaderEpoch) == ""
+	return r.digest != "" && was != "" && was != r.digest && !slices.Contains(r.sent, was)
 }
 
 func (r *replyReader) result() (*envelope.Envelope, error) {

@@ -3,7 +3,10 @@ package calls
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
@@ -11,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -21,6 +25,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	o.a.TaskID = task.ID
 	timeout, until := o.times(ctx, o.began())
 	notReady := o.ready(task, timeout, true)
+	digest, known := wire.TaskDigest(task), o.sentDigests(task.ID)
 	var was *envelope.Envelope
 	sent := o.sentDurably()
 	if o.Run.Restored || sent {
@@ -39,6 +44,12 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		}
 		return notReady
 	}
+	if was == nil && len(known) > 0 && !slices.Contains(known, digest) {
+		was = o.queuedBefore(ctx, task, known)
+	}
+	if was == nil && digest != "" {
+		o.digests = []string{digest}
+	}
 	again := o.Run.Record.markSent(task.ID)
 	if err := o.begin(ctx, !again && len(o.Run.openCalls(o.c.Key)) == 0); err != nil {
 		return err
@@ -56,7 +67,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		}
 	}
 	wait, span := tracing.StartSend(o.Tracer, wait, task)
-	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.Run.Restored}
+	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.Run.Restored, Sent: known}
 	var reply *envelope.Envelope
 	err := o.Port.Persist(wait, func() (err error) {
 		if was != nil {
@@ -131,7 +142,8 @@ func (o *outgoing) taskBegun(task *envelope.Envelope, within time.Duration) bool
 // sentBefore returns the task that an earlier owner of the run sent under the same id, if a
 // worker has begun it and its record can be read here. The caller then waits for the answer
 // to that task, even if the new task differs. If sentBefore returns nil, the new task is
-// sent; if it equals the earlier one, it has no second effect. ended: the called run has
+// sent, unless [outgoing.queuedBefore] finds the earlier one; if it equals the earlier one, it has
+// no second effect. ended: the called run has
 // ended and only its reply is stored, so the earlier task is not known.
 func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
 	d := o.Stores
@@ -153,6 +165,39 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 		return nil, false
 	}
 	return was, false
+}
+
+// sentDigests returns the digests of the tasks that the run has sent under an id, by its
+// checkpoint.
+func (o *outgoing) sentDigests(id string) []string {
+	for _, call := range o.Run.openCalls(o.c.Key) {
+		if call.ID == id {
+			return call.Sent
+		}
+	}
+	return nil
+}
+
+// maxQueued bounds the tasks in the receiver's queue that queuedBefore reads.
+const maxQueued = 1000
+
+// queuedBefore returns a task that an earlier owner of the run sent under the same id, and that
+// differs from the new one, if it is found in the receiver's queue. The caller then waits for its
+// answer: the new task would become a dead letter. known are the digests of what was sent.
+func (o *outgoing) queuedBefore(ctx context.Context, task *envelope.Envelope, known []string) *envelope.Envelope {
+	ctx, cancel := context.WithTimeout(ctx, sched.LookTimeout)
+	defer cancel()
+	n := 0
+	for msg, err := range o.Stores.Queue.Peek(ctx, string(task.Priority), task.To, 0) {
+		if n++; err != nil || n > maxQueued {
+			return nil // both are in the queue then, and the answer to either counts
+		}
+		was, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, o.Answers.Limits)
+		if err == nil && was.ID == task.ID && slices.Contains(known, wire.TaskDigest(was)) {
+			return was
+		}
+	}
+	return nil
 }
 
 // interrupt ends the wait for a call with [ErrInterrupted] when the run is to stop here, until

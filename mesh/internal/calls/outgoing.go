@@ -30,6 +30,8 @@ type outgoing struct {
 	*Task
 	c *Call
 	a *Answer // nil until the call's task is known
+
+	digests []string // of the durable task that is sent; nil: none is, or it has no digest
 }
 
 // Call sends a task to another agent or to a person, in the name of the task's agent, and waits
@@ -161,7 +163,7 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 		runtime.Gosched() // the request to the counters goes out before the write is encoded
 	}
 	if o.Run != nil { // writes while the server counts
-		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now()})
+		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now(), Sent: o.digests})
 	}
 	if err == nil && first {
 		err = counted.Check(ctx)

@@ -29,13 +29,13 @@ type callBatch struct {
 	err   error
 }
 
-// addCall adds a call to the run's checkpoint, if the checkpoint does not name it, and waits
-// for the write.
+// addCall adds a call to the run's checkpoint, if the checkpoint does not name it or lacks its
+// digest, and waits for the write.
 func (r *Run) addCall(ctx context.Context, call state.Call) error {
 	b := r.Record
 	b.mu.Lock()
 	delete(b.over, call.ID)
-	if slices.ContainsFunc(r.Port.Checkpoint().Mesh.Calls, func(c state.Call) bool { return c.ID == call.ID }) {
+	if slices.ContainsFunc(r.Port.Checkpoint().Mesh.Calls, func(c state.Call) bool { return c.ID == call.ID && !lacks(c, call) }) {
 		b.mu.Unlock()
 		return nil
 	}
@@ -76,7 +76,15 @@ func (r *Run) writeCalls() {
 
 func (r *Run) addCalls(calls []state.Call) error {
 	return r.Port.Change(func(c *state.Checkpoint) error {
-		c.Mesh.Calls = append(c.Mesh.Calls, calls...)
+		for _, call := range calls {
+			i := slices.IndexFunc(c.Mesh.Calls, func(old state.Call) bool { return old.ID == call.ID })
+			switch {
+			case i < 0:
+				c.Mesh.Calls = append(c.Mesh.Calls, call)
+			case lacks(c.Mesh.Calls[i], call):
+				c.Mesh.Calls[i].Sent = append(slices.Clip(c.Mesh.Calls[i].Sent), call.Sent...)
+			}
+		}
 		step := state.Step{Kind: state.StepCall, Name: calls[0].Key, Detail: calls[0].To}
 		if len(calls) > 1 {
 			step.Name, step.Detail = "", ""
@@ -84,6 +92,11 @@ func (r *Run) addCalls(calls []state.Call) error {
 		c.Mesh.Step = step
 		return nil
 	})
+}
+
+// lacks reports whether a recorded call lacks the digest of the task that is sent for it now.
+func lacks(recorded, call state.Call) bool {
+	return len(call.Sent) > 0 && !slices.Contains(recorded.Sent, call.Sent[0])
 }
 
 // markSent records that a call is sent now, and reports whether this owner of the run has
