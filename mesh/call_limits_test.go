@@ -285,3 +285,62 @@ func TestCallOfABusyAncestorEnds(t *testing.T) {
 		return strings.Contains(perform(`{"soon":true}`, patience/2).Error(), "agent.lead had not begun the task")
 	})
 }
+
+// A run has made a call, and made another one that uses up the tree's budget, when its worker is
+// killed. The next owner makes both again: it gets the answers, because nothing is sent. Neither
+// is counted again.
+func TestACallThatWasSentNeedsNoBudget(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	for name, keep := range map[string]bool{"a reply alone": false, "a document": true} { // what the answered call has left
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			counters := r.counting()
+			cfg := mesh.Config{Counters: counters, Tree: mesh.TreeLimits{Tokens: 1000}}
+			spent, g := make(chan *mesh.Task, 1), make(chan struct{})
+			r.serve(r.lane(cfg, func(d *mesh.Durable) { d.KeepTasks = keep }), mesh.Agent{Entity: helper, Handler: echo})
+			r.serve(r.lane(cfg), mesh.Agent{Entity: "agent.spender", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				for _, c := range task.Counters() {
+					if _, err := counters.Add(ctx, 1000, c.Owner, mesh.CountTokens, c.ID); err != nil {
+						return nil, err
+					}
+				}
+				spent <- task
+				<-g
+				return task.Envelope.Payload, nil
+			})})
+			r.hears(helper, "agent.spender")
+			agent := mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				one, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: json.RawMessage(`{"n":1}`)})
+				if err != nil {
+					return nil, err
+				}
+				// The record that names this call names the other one no more.
+				if _, err := task.Call(ctx, mesh.Call{To: "agent.spender", Key: "two"}); err != nil {
+					return nil, err
+				}
+				return one.Envelope.Payload, nil
+			})}
+			first, client, task := r.lane(cfg), r.client(), newTask(lead, "lead.work", `{}`)
+			r.serve(first, agent)
+			r.submit(client, task)
+			hop := within(t, "the budget is used up", spent)
+			first.Conn().Close()
+			r.serve(r.lane(cfg), agent)
+			eventually(t, "the run has a second owner", func() bool { return r.record(task).Mesh.Epoch == 2 })
+			close(g)
+			reply, err := r.result(client, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "result", canonical(t, reply.Payload), `{"n":1}`)
+			tree := hop.Counters()[0]
+			total, err := counters.Add(ctxFor(t), 0, tree.Owner, mesh.CountTasks, tree.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "tasks of the tree", total, int64(2))
+		})
+	}
+}

@@ -51,7 +51,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		o.digests = []string{digest}
 	}
 	again := o.Run.Record.markSent(task.ID)
-	if err := o.begin(ctx, !again && len(o.Run.openCalls(o.c.Key)) == 0); err != nil {
+	if err := o.begin(ctx, was == nil && !again && len(o.Run.openCalls(o.c.Key)) == 0); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
@@ -143,13 +143,13 @@ func (o *outgoing) taskBegun(task *envelope.Envelope, within time.Duration) bool
 // worker has begun it and its record can be read here. The caller then waits for the answer
 // to that task, even if the new task differs. If sentBefore returns nil, the new task is
 // sent, unless [outgoing.queuedBefore] finds the earlier one; if it equals the earlier one, it has
-// no second effect. ended: the called run has
-// ended and only its reply is stored, so the earlier task is not known.
+// no second effect. ended: the called run has ended and only its reply is stored, so the earlier
+// task is not known, or the record cannot be read here.
 func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
 	d := o.Stores
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
-		return nil, false
+		return nil, !errors.Is(err, state.ErrNotFound)
 	}
 	if rec.End != nil {
 		return nil, true

@@ -53,11 +53,6 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.sentDurably() { // what a task that was sent has used is spent anyway
-		if err := t.Tree.CheckBudget(ctx); err != nil {
-			return nil, err
-		}
-	}
 	if c.State != nil {
 		var ref json.RawMessage
 		err := t.Port.Persist(ctx, func() (err error) {
@@ -153,10 +148,16 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 	return o.sign(task, durable)
 }
 
-// begin prepares the sending of a call. It counts the call, the first time only, and records
-// the call in the run's checkpoint.
+// begin prepares the sending of a call. The first time only it checks the tree's budget and
+// counts the call: what a task that was sent has used is spent anyway. It records the call in
+// the run's checkpoint.
 func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
+	if first {
+		if err := o.Tree.CheckBudget(ctx); err != nil {
+			return err
+		}
+	}
 	var counted bounds.Counted
 	if first {
 		counted = o.Tree.CountTask()
