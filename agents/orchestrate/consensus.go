@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
@@ -20,7 +23,7 @@ type Ballot struct {
 
 // A Vote is one answer in a majority vote, with the members that gave it.
 type Vote struct {
-	Value json.RawMessage `json:"value,omitempty"` // in canonical form (RFC 8785); nil in a [Record] that has no room for it
+	Value json.RawMessage `json:"value,omitempty"` // in the form in which it is compared, see Count; nil in a [Record] that has no room for it
 	For   int             `json:"for"`
 	By    []string        `json:"by"` // aliases, in document order
 
@@ -34,7 +37,7 @@ type Tally struct {
 	// order.
 	Votes []Vote
 	// Abstained are the aliases of members whose answer lacks the part that is
-	// voted on, or whose part has no canonical form.
+	// voted on, or whose part has a name twice.
 	Abstained []string
 	// Winner is the slot of the output that won: of the members that gave it,
 	// the first in document order. -1 if there is no winner.
@@ -47,8 +50,8 @@ type Tally struct {
 
 // Count counts a majority vote. Outputs, or the parts of them that are voted
 // on, are equal if their canonical JSON is (RFC 8785); the order of members,
-// white space and the spelling of numbers do not matter. Outcomes that failed
-// have no vote.
+// white space and the spelling of numbers do not matter. If a double would change
+// a number, the numbers are compared as they are written. Outcomes that failed have no vote.
 func (b Ballot) Count(outcomes []Outcome) Tally {
 	t := Tally{Winner: -1}
 	index := map[string]int{}
@@ -113,8 +116,21 @@ func (b Ballot) vote(o Outcome) (json.RawMessage, bool) {
 	if !ok {
 		return nil, false
 	}
-	canonical, err := envelope.Canonical(part)
-	return canonical, err == nil
+	value, err := normal(part)
+	return value, err == nil
+}
+
+// normal returns the form in which outputs are compared: their canonical JSON (RFC 8785). If a
+// double would change one of the numbers, there is no such form: then numbers stay as they are
+// written. It fails for what is no JSON of one meaning, because of a name that comes twice.
+func normal(raw json.RawMessage) (json.RawMessage, error) {
+	canonical, err := envelope.Canonical(raw)
+	if !errors.Is(err, envelope.ErrNumber) {
+		return canonical, err
+	}
+	written := jsontext.Value(raw).Clone()
+	err = written.Format(jsontext.ReorderRawObjects(true))
+	return json.RawMessage(written), err
 }
 
 func (t *Tally) decide(b Ballot) {
@@ -175,9 +191,9 @@ func swarmError(format string, args ...any) *envelope.Error {
 	return envelope.Errorf(envelope.CodeSwarm, format, args...)
 }
 
-// sameOutput reports whether two outputs have the same canonical JSON.
+// sameOutput reports whether two outputs are equal.
 func sameOutput(x, y json.RawMessage) bool {
-	a, errA := envelope.Canonical(x)
-	b, errB := envelope.Canonical(y)
+	a, errA := normal(x)
+	b, errB := normal(y)
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

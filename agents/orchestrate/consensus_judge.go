@@ -19,8 +19,8 @@ type Candidate struct {
 	slot int // of the first member that gave it
 }
 
-// Candidates returns the different outputs among outcomes; outputs are equal if
-// their canonical JSON is. Their order does not reveal which member gave them,
+// Candidates returns the different outputs among outcomes, which are compared as in
+// [Ballot.Count]. Their order does not reveal which member gave them,
 // and depends on the outcomes and the seed only.
 func Candidates(outcomes []Outcome, seed string) []Candidate {
 	type keyed struct {
@@ -34,8 +34,8 @@ func Candidates(outcomes []Outcome, seed string) []Candidate {
 			continue
 		}
 		key := string(o.Output)
-		if canonical, err := envelope.Canonical(o.Output); err == nil {
-			key = string(canonical)
+		if value, err := normal(o.Output); err == nil {
+			key = string(value)
 		}
 		i, known := index[key]
 		if !known {

@@ -64,7 +64,9 @@ func TestMajorityVote(t *testing.T) {
 		{"nobody has the part", Ballot{On: "/v"}, outcomes(`{}`, `{"w":1}`), "", -1, "no member of the swarm has voted on /v: 2 answered without it"},
 		{"nobody has the part, texts have none", Ballot{On: "/v"}, outcomes(`{"text":"yes"}`, `{"text":"yes","w":1}`, "!E_MODEL"), "", -1,
 			"no member of the swarm has voted on /v: 2 answered without it, 1 of them in plain text (response_format json makes objects)"},
-		{"no canonical form", Ballot{}, outcomes(`{"v":1e999}`, `{"v":1}`), `1 {"v":1} b`, 1, ""},
+		{"numbers beyond a double", Ballot{}, outcomes(`{"v":9007199254740993,"w":1.0}`, `{"v":9007199254740992}`, ` { "w" : 1.0, "v" : 9007199254740993 } `), `2 {"v":9007199254740993,"w":1.0} a,c; 1 {"v":9007199254740992} b`, 0, ""},
+		{"a part that is beyond a double", Ballot{On: "/v"}, outcomes(`{"v":1}`, `{"v":1e999}`, `{"v":1e999,"w":2}`), `2 1e999 b,c; 1 1 a`, 1, ""},
+		{"no JSON of one meaning", Ballot{}, outcomes(`{"v":2,"v":3}`, `{"v":1}`), `1 {"v":1} b`, 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,6 +85,20 @@ func TestMajorityVote(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Outputs that have a number beyond a double are equal if it is written alike.
+func TestOutputsWithLargeNumbersAreCompared(t *testing.T) {
+	t.Parallel()
+	in := outcomes(`{"v":9007199254740993,"w":1}`, `{"v":9007199254740992,"w":1}`, `{"w":1,"v":9007199254740993}`)
+	if got := Candidates(in, ""); len(got) != 2 {
+		t.Errorf("%d candidates, want the two that differ", len(got))
+	}
+	var r Record
+	r.Strategy = "majority_vote"
+	if r.account(in, 0, []string{"a", "c"}); len(r.Results) != 0 || len(r.Dissent) != 1 || r.Dissent[0].Alias != "b" {
+		t.Errorf("record %+v", r)
 	}
 }
 

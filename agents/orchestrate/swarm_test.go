@@ -70,6 +70,11 @@ func TestSwarm(t *testing.T) {
 			`{"v":2.0}`, "b", "", "a", "", "voted ",
 		},
 		{
+			"the majority, of numbers beyond a double", three(`],"consensus":{"strategy":"majority_vote"}`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":9007199254740993}`, "c": `{"v":9007199254740993}`},
+			`{"v":9007199254740993}`, "b", "", "a", "", "voted ",
+		},
+		{
 			"the majority of a part, and a synthesizer", three(`,{"ref":"agent.s","alias":"sum"}],"consensus":{"strategy":"majority_vote","min_votes":2}`), extras(`"vote_on":"/level","synthesizer":"sum"`),
 			map[string]string{"a": `{"level":"high","why":"x"}`, "b": `{"level":"low"}`, "c": `{"level":"high","why":"y"}`, "s": `{"merged":true}`},
 			`{"merged":true}`, "a", "sum", "b", "", "merged ",
