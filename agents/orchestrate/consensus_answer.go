@@ -118,6 +118,7 @@ var errNoDecision = errors.New("its answer names no candidate, and has no output
 // as output.
 func readRuling(payload json.RawMessage, n int) (ruling, error) {
 	m := answerMembers(payload, "choice", "output")
+	has := func(name string) bool { return m[name] != nil && m[name].Kind() != 'n' } // a strict form has both, one of them null
 	switch {
 	case m == nil:
 		var text string
@@ -127,9 +128,9 @@ func readRuling(payload json.RawMessage, n int) (ruling, error) {
 			}
 		}
 		return ruling{}, errNoDecision
-	case m["choice"] != nil && m["output"] != nil:
+	case has("choice") && has("output"):
 		return ruling{}, errors.New("the answer has a choice and an output")
-	case m["output"] != nil:
+	case has("output") || m["choice"] == nil:
 		own := Bare(json.RawMessage(m["output"]))
 		if kindOf(own) != '{' {
 			return ruling{}, errors.New("output is no object")

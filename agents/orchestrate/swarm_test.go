@@ -116,6 +116,11 @@ func TestSwarm(t *testing.T) {
 			`{"n":5}`, "b", "", "a", "c E_MODEL", "voted ",
 		},
 		{
+			"the referee chooses, in a strict form", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1}`, "b": "!E_MODEL", "c": "!E_MODEL", "r": `{"choice":1,"output":null}`},
+			`{"n":1}`, "a", "", "", "b E_MODEL,c E_MODEL", "voted ",
+		},
+		{
 			"the referee has an answer of its own", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
 			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":1}`, "r": `{"output":{"n":7},"reason":"both are wrong"}`},
 			`{"n":7}`, "", "", "a,b,c", "", "voted ",
