@@ -22,8 +22,8 @@ type memberCall struct {
 	slot    int                         // the slot of its outcome
 	who     int                         // the member's index in Plan.Members
 	payload json.RawMessage             // the member's input, unless the document maps another
-	timeout time.Duration               // the most for each try; 0: the task's remaining time
-	patient time.Duration               // the timeout of a person; 0: timeout
+	timeout time.Duration               // what is left until the context's deadline; 0: it has none of its own
+	patient time.Duration               // the timeout of a person, who may have longer; 0: the task's remaining time
 	silent  time.Duration               // how long each try of a member without timeout_seconds may be without an answer; 0: timeout
 	plain   bool                        // the payload is sent unchanged: the document's mapping does not apply to this call
 	apart   bool                        // the document's mapping does not see the outputs of other members
@@ -169,7 +169,7 @@ func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.Raw
 // call sends the task to the member and waits for its result.
 func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
-	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, FailFast: at.who.anybody()}
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.who.anybody()}
 	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
 		if intent, shaped, ok := w.opts.Shape(ctx, c.To, payload); ok {
 			c.Intent, c.Payload = intent, shaped

@@ -386,3 +386,49 @@ func TestTheJudgesKeepTheirTime(t *testing.T) {
 		t.Errorf("the member has %s of the 120 s that are left, and the referee less than 100 s", got)
 	}
 }
+
+// The run of a swarm goes on late, when less of its members' time is left than has passed. It
+// waits for a member that works as long as there is time.
+func TestASwarmThatGoesOnLateWaitsForItsMembers(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	r := newRig(t)
+	c := newTally("agent.c")
+	r.serve(true, c, "agent.a", "agent.b", "agent.c", "agent.s")
+	p := plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "") // for whom ten minutes are reserved
+	first := r.serve(true, team(p, nil), boss)
+	task := r.submit(`{"text":"go"}`, `{"timeout_ms":7200000}`)
+	until(t, "two outcomes are committed, and the third member works", func() bool {
+		cp, err := r.client.Run(t.Context(), task.To, task.ID)
+		return err == nil && len(cp.Doc.SubagentStates) == 2 && c.all()["agent.c"] == 1
+	})
+	for range 3 {
+		r.told(intents.RunStepStarted)
+	}
+	first.kill()
+	states := jetstream.NewStates(r.js(natstest.Conn(t, r.srv)), subject.Map{})
+	rec, err := states.Get(r.ctx(), state.ID{Entity: boss, Run: state.RunID(boss, task.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp, err := state.Codec{}.Read(rec)
+	if err != nil || len(cp.Mesh.Calls) == 0 {
+		t.Fatalf("calls %v, %v", cp.Mesh.Calls, err)
+	}
+	for i := range cp.Mesh.Calls { // of the members' time, less than 110 minutes are left
+		cp.Mesh.Calls[i].At = cp.Mesh.Calls[i].At.Add(-119 * time.Minute)
+	}
+	data, err := state.Codec{}.Encode(cp)
+	if err == nil {
+		_, err = states.Put(r.ctx(), rec.ID, rec.Revision, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serve(true, team(p, nil), boss)
+	steps, _ := r.told(intents.RunStepStarted)
+	c.open("agent.c")
+	if got := r.result(task); got.err != nil || got.swarm.Answered != 3 {
+		t.Errorf("%+v, after %q", got, steps)
+	}
+}
