@@ -40,6 +40,10 @@ const maxYAMLIndicators = 128 << 10
 // yamlIndicators are those characters.
 const yamlIndicators = "[]{},:-?&*!|>'\"#%@`\n"
 
+// unixLines writes every line break as a line feed, which it is a notation for (YAML 1.2,
+// section 5.4). The scanner takes CR LF in quotes and after comments for two.
+var unixLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 // decodeYAML converts YAML to JSON text, with members in the order of the
 // source. If positions is not nil, decodeYAML adds the position of every value,
 // by pointer.
@@ -71,7 +75,7 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 		}
 	}()
 
-	tokens := lexer.Tokenize(string(data))
+	tokens := lexer.Tokenize(unixLines.Replace(string(data)))
 	if p := checkYAMLTokens(tokens, maxDepth); p != nil {
 		return nil, p
 	}
