@@ -145,7 +145,7 @@ func shortInteger(n aaif.Number) bool {
 }
 
 // deeper reports whether a raw value nests so deep that a document with it nests deeper
-// than maxDepth.
+// than MaxDepth.
 func deeper(v jsontext.Value) bool {
 	const outside = 8 // the nesting around any raw value, and some spare
 	depth, inString := 0, false
@@ -157,7 +157,7 @@ func deeper(v jsontext.Value) bool {
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			if depth++; depth > maxDepth-outside {
+			if depth++; depth > MaxDepth-outside {
 				return true
 			}
 		case c == '}' || c == ']':

@@ -13,9 +13,9 @@ import (
 // DefaultMaxBytes is the size limit of a [Codec] whose MaxBytes is zero.
 const DefaultMaxBytes = 16 << 20
 
-// maxDepth limits the nesting of a document. Encode obeys it too, so that everything it
+// MaxDepth limits the nesting of a document. Encode obeys it too, so that everything it
 // writes can be read.
-const maxDepth = rawdoc.MaxDepth
+const MaxDepth = rawdoc.MaxDepth
 
 // Errors for errors.Is.
 var (
@@ -177,7 +177,7 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) (data []byte, digest string, e
 	case "", aaif.JSON:
 	case aaif.CBOR:
 		digest = ""
-		if text, err = aaif.JSONToCBOR(text, maxDepth); err != nil {
+		if text, err = aaif.JSONToCBOR(text, MaxDepth); err != nil {
 			return nil, "", err
 		}
 	default:

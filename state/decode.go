@@ -322,7 +322,7 @@ var meshOptions = json.JoinOptions(
 func (p *parsed) checkpoint() (*Checkpoint, error) {
 	c := &Checkpoint{Doc: p.doc}
 	if p.mesh == (span{}) {
-		_, err := aaif.Parse(p.text, aaif.Options{Format: aaif.JSON, Kind: aaif.KindState, MaxBytes: len(p.text), MaxDepth: maxDepth})
+		_, err := aaif.Parse(p.text, aaif.Options{Format: aaif.JSON, Kind: aaif.KindState, MaxBytes: len(p.text), MaxDepth: MaxDepth})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}

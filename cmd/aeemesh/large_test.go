@@ -5,6 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // What is too large is told with both sizes, on both lanes, and a way out (section 6,
@@ -59,6 +65,47 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			if text := out.String() + words.String(); code != 3 || !strings.Contains(text, want) {
 				t.Errorf("%v: exit %d, %s; want %s", tt.args, code, text, want)
 			}
+		}
+	}
+}
+
+// A state may be larger, and nest deeper, than a document that an author writes.
+func TestAStateIsValidatedWithinTheLimitsOfStates(t *testing.T) {
+	t.Parallel()
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	files := map[string][]byte{
+		"large_agent.json": []byte(`{"sc_standard": "SC-006", "agent": {"name": "A", "goal": "` + strings.Repeat("x", 2<<20) + `"}}`),
+		"deep_agent.json":  []byte(`{"sc_standard": "SC-006", "agent": {"name": "A", "goal": "G"}, "x-d": ` + deep(100) + `}`),
+		"large_state.json": nil, "large_state.cbor": nil, "deep_state.json": nil, "deep_state.cbor": nil,
+		"hostile.json": []byte(`{"sc_standard": "SC-006", "state_id": ` + deep(200) + `}`),
+	}
+	dir := t.TempDir()
+	for name, data := range files {
+		if data == nil {
+			c := state.New("agent.a", "t1", "")
+			c.Append(model.User(strings.Repeat("x", 2<<20)), c.At(), 0)
+			if strings.HasPrefix(name, "deep") {
+				c.Truncate(0)
+				c.SetVariable("deep", jsontext.Value(deep(100)))
+			}
+			var err error
+			if data, err = (state.Codec{Encoding: aaif.Format(filepath.Ext(name)[1:])}).Encode(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"large_state.json": "ok", "large_state.cbor": "ok", "deep_state.json": "ok", "deep_state.cbor": "ok",
+		"large_agent.json": "the document is larger than 1048576 bytes",
+		"deep_agent.json":  "deeper than 64", "hostile.json": "deeper than 64",
+	} {
+		var out, words strings.Builder
+		code := run(t.Context(), []string{"validate", filepath.Join(dir, name)}, strings.NewReader(""), &out, &words, func(string) string { return "" })
+		if (code == 0) != (want == "ok") || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: exit %d, %.300s%s; want %s", name, code, out.String(), words.String(), want)
 		}
 	}
 }

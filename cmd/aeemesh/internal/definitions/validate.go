@@ -112,7 +112,7 @@ and that are not known or served there.`,
 func judgeDocuments(a *session.App, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.ReadDocument(name, aaif.DefaultMaxBytes+1)
+		data, err := a.ReadDocument(name, state.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -173,9 +173,8 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	if s.name == "-" {
 		shown = "stdin"
 	}
-	opts := aaif.Options{Name: shown}
 	v := verdict{File: shown, Problems: []aaif.Problem{}}
-	doc, err := aaif.Parse(s.data, opts)
+	doc, err := parseDocument(shown, s.data)
 	var refused *aaif.Error
 	switch {
 	case errors.As(err, &refused):
@@ -202,6 +201,26 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 		}
 	}
 	return v, doc, nil
+}
+
+// parseDocument parses a document. The limits of agent states are wider than those of
+// documents that authors write; whether a document is a state is known when it is read.
+func parseDocument(name string, data []byte) (*aaif.Document, error) {
+	doc, err := aaif.Parse(data, aaif.Options{Name: name})
+	if !beyondLimits(err) {
+		return doc, err
+	}
+	wide, wideErr := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindState, MaxBytes: state.DefaultMaxBytes, MaxDepth: state.MaxDepth})
+	var refused *aaif.Error
+	if beyondLimits(wideErr) || errors.As(wideErr, &refused) && refused.Problems[0].Rule == aaif.RuleKind {
+		return nil, err
+	}
+	return wide, wideErr
+}
+
+func beyondLimits(err error) bool {
+	var refused *aaif.Error
+	return errors.As(err, &refused) && (refused.Problems[0].Rule == aaif.RuleTooLarge || refused.Problems[0].Rule == aaif.RuleTooDeep)
 }
 
 // checksumOf verifies the checksum of an agent state (AAIF, Agent State
