@@ -70,3 +70,6 @@ var (
 
 // ErrSealKey is an error of Node.CheckSealKey and of a receiver.
 var ErrSealKey = platform.ErrSealKey
+
+// ErrVersion is an error of Node.CheckVersion and of a receiver.
+var ErrVersion = platform.ErrVersion

@@ -244,6 +244,29 @@ func (p *Platform) CheckSealKey(ctx context.Context, entity string) error {
 	return served.checkSealKey(entity)
 }
 
+// ErrVersion: the agent is served in another major version than the run's.
+var ErrVersion = errors.New("another major version")
+
+// CheckVersion returns an error that wraps ErrVersion if all workers of a checkpoint's agent
+// state another major version of it than the checkpoint does.
+func (p *Platform) CheckVersion(ctx context.Context, c *state.Checkpoint) error {
+	switch {
+	case p.cfg.Stores == nil:
+		return sender.ErrLiveOnly
+	case c.Doc.AgentVersion == "":
+		return nil
+	}
+	served := &served{workers: discoverBy(p.cfg.Client), workersOf: askBy(p.cfg.Client), codec: func(string) state.Codec { return p.cfg.Stores.Codec }}
+	entity := c.Mesh.Entity
+	if entity == "" { // of a platform that is no mesh
+		var err error
+		if entity, err = served.entity(ctx, c.Doc.AgentID, ""); err != nil {
+			return fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
+		}
+	}
+	return served.fits(ctx, entity, c.Doc.AgentVersion)
+}
+
 // fits returns an error if all workers of an entity state another major version of the
 // agent than the run's: the meaning of the run's document may have changed. One worker
 // with the same version, or without one, is enough to admit the run. It asks the workers
@@ -256,7 +279,7 @@ func (s *served) fits(ctx context.Context, entity, version string) error {
 	if len(hosted) == 0 || slices.ContainsFunc(hosted, func(v string) bool { return sameMajor(v, version) }) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
+	return fmt.Errorf("%w: %w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, ErrVersion, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
 // versions asks the workers of an entity for their versions, until one is like version. If

@@ -195,6 +195,11 @@ func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *sess
 			return importFailed(err)
 		}
 	}
+	if !a.AnyVersion {
+		if err := s.Node.CheckVersion(ctx, c); err != nil {
+			return importFailed(err)
+		}
+	}
 	receipt, err := s.Node.Fork(ctx, c, state.ForkOf{})
 	if err != nil {
 		return importFailed(err)
@@ -221,6 +226,7 @@ func importFailed(err error) error {
 		{handoff.ErrFileKey, "Give the key that the file was encrypted with: --seal env:NAME or file:PATH."},
 		{mesh.ErrSealKey, "--state-key is the key of this platform's workers; leave it out if they have none. The key of the file is --seal."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
+		{mesh.ErrVersion, "Start a worker of that version, or let the workers here go on with the run all the same: --any-version."},
 		{transfer.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
 		{state.ErrNoChecksum, "It has no checksum, and a run is not restored from such a document. Its maker has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
 		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
