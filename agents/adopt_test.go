@@ -89,6 +89,31 @@ func TestDocumentsOfOthersAreAdopted(t *testing.T) {
 	}
 }
 
+// The messages of another platform keep the time at which they were produced, or have none.
+func TestTimesOfAdoptedMessagesAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{}, modeltest.Turn{}, modeltest.Turn{Text: "done"})
+	cp := &state.Checkpoint{Doc: aaif.State{
+		Standard: "SC-006", StateID: "4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11", AgentID: "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", RunID: "7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11",
+		CheckpointAt: "2026-01-02T03:04:05Z", Status: aaif.RunPaused, Conversation: []aaif.Message{
+			{Role: aaif.MessageUser, Content: "go", Timestamp: "2026-01-01T00:00:01Z"},
+			{Role: aaif.MessageTool, Content: "7", Timestamp: "2026-01-01T00:00:02+01:00"}, // of a turn that is not in the document
+			{Role: aaif.MessageUser, Content: "go"},
+		},
+	}}
+	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
+	p := newPaper(t, cp)
+	if _, err := w.work(p); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"made", "2026-01-01T00:00:01Z", "made", "2026-01-01T00:00:02+01:00", "", "made"} // the system prompt, and the calls of the turn
+	for i, m := range p.next().Doc.Conversation {
+		if at := m.Timestamp; i >= len(want) || at != want[i] && (want[i] != "made" || at < "2026-01-02") {
+			t.Errorf("message %d, %s %q, has the time %q", i, m.Role, m.Content, at)
+		}
+	}
+}
+
 // The callback_url of another platform's call stays in the document while the
 // call is open: the next platform may be able to receive the callback.
 func TestACallbackOfAnotherPlatformIsKept(t *testing.T) {

@@ -134,12 +134,17 @@ func (r *progress) save(cp *state.Checkpoint) error {
 
 	now := time.Now()
 	keep := min(len(cp.Doc.Conversation), len(r.messages))
+	var before []aaif.Message // what a conversation that is written anew replaces
 	if r.rewrite {
-		keep = 0
+		keep, before = 0, cp.Doc.Conversation
 	}
 	cp.Truncate(keep)
 	for _, m := range r.messages[keep:] {
 		cp.Append(m, now, estimate(&m))
+		if len(before) > 0 && string(before[0].Role) == string(m.Role) && before[0].Content == m.Content {
+			cp.Doc.Conversation[len(cp.Doc.Conversation)-1].Timestamp = before[0].Timestamp
+			before = before[1:]
+		}
 	}
 	cp.Doc.PendingToolCalls = nil
 	return nil
