@@ -193,7 +193,9 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending, CallbackURL: c.callback}
 		if line.Status != state.EffectPending {
 			p.Status = aaif.ToolCallInFlight
-			p.SubmittedAt = state.Time(line.At)
+			if !line.At.IsZero() { // of a call of another platform, which may not say it
+				p.SubmittedAt = state.Time(line.At)
+			}
 		}
 		cp.Doc.PendingToolCalls = append(cp.Doc.PendingToolCalls, p)
 	}

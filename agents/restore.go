@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -90,6 +91,9 @@ func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 		for _, c := range r.calls {
 			if c.ID == p.ID && c.receipt == nil && p.Status != "" && p.Status != aaif.ToolCallPending {
 				c.effect.Status = state.EffectInFlight
+				if at, err := time.Parse(time.RFC3339, p.SubmittedAt); err == nil { // else it is not known
+					c.effect.At = at.UTC()
+				}
 			}
 		}
 	}

@@ -242,7 +242,8 @@ func showWaiting(a *session.App, v runView) {
 	}
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
-			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), term.Ago(e.At))
+			begun := strings.TrimSpace("begun " + term.Ago(e.At)) // another platform may not say when
+			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), begun)
 			a.Term.Steps("Find out, then state the outcome:",
 				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", ShortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", ShortRun(v.Run), e.ID),
