@@ -58,7 +58,12 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 		return nil, &p
 	}
 	indicators := 0
-	for _, c := range data {
+	for i, c := range data {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+			p := errorf("", RuleYAML, "U+%04X is a control character, which neither YAML nor JSON has in a text", c).hint(`write it as an escape in double quotes: "\x%02x"`, c)
+			p.Line, p.Column = lineColumn(data, i)
+			return nil, &p
+		}
 		if strings.IndexByte(yamlIndicators, c) >= 0 {
 			indicators++
 		}
@@ -202,6 +207,9 @@ func (c *yamlConverter) mapping(members []*ast.MappingValueNode, at *token.Token
 	seen := make(map[string]bool, len(members))
 	for _, m := range members {
 		keyToken := m.Key.GetToken()
+		if p := tabLost(keyToken, pointer); p != nil {
+			return p
+		}
 		key, ok := yamlKey(m.Key)
 		if !ok {
 			p := yamlErrorf(keyToken, pointer, RuleYAML, "a name has to be a string").hint("quote it")

@@ -1,6 +1,8 @@
 package aaif
 
 import (
+	"strings"
+
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -13,6 +15,9 @@ func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string
 	tk := n.GetToken()
 	if s, ok := n.(*ast.StringNode); ok && quoted(tk) {
 		return c.write(jsontext.String(s.Value), at, pointer)
+	}
+	if p := tabLost(tk, pointer); p != nil {
+		return p
 	}
 	if tk.Type == token.ImplicitNullType {
 		return c.write(jsontext.Null, at, pointer)
@@ -43,6 +48,21 @@ func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string
 	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip.Text(text, 60)).
 		hint("write it in plain decimals, or quote it if it is text")
 	return &p
+}
+
+// tabLost refuses a tab between the characters of a text without quotes: the scanner would
+// leave it out, and take 1, tab, 2 for 12.
+func tabLost(tk *token.Token, pointer string) *Problem {
+	if quoted(tk) || !strings.Contains(tk.Origin, "\t") {
+		return nil
+	}
+	for line := range strings.Lines(tk.Origin) {
+		if strings.Contains(strings.Trim(line, " \t\n"), "\t") {
+			p := yamlErrorf(tk, pointer, RuleYAML, "a tab within a text without quotes").hint("write the text in quotes, or a space instead of the tab")
+			return &p
+		}
+	}
+	return nil
 }
 
 // quoted reports whether a scalar is in quotes, and so is a string.
