@@ -427,6 +427,43 @@ func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	a.unharmed("publishing", effective, a.effective())
 }
 
+// targets are the subjects that the victim has something on, and two more that its worker
+// reads.
+func (a *attack) targets() map[string]bool {
+	a.t.Helper()
+	ctx := a.t.Context()
+	targets := map[string]bool{"aee.work.normal." + victim: true, "aee.dead." + victim + ".=retry-1": true}
+	for info := range a.admin.ListStreams(ctx).Info() {
+		s, err := a.admin.Stream(ctx, info.Config.Name)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		now, err := s.Info(ctx, natsjs.WithSubjectFilter(">"))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for subj := range now.State.Subjects {
+			if !a.own(subj) && !strings.Contains(subj, ".C.") {
+				targets[subj] = true
+			}
+		}
+	}
+	return targets
+}
+
+// unforged fails the test if the readers of the stores make something else of what is the
+// victim's. What a bucket keeps one revision of may be lost, and is forged at no place.
+func (a *attack) unforged(what string, before map[string]string) {
+	a.t.Helper()
+	after := a.effective()
+	for name, is := range after {
+		if lost := strings.Contains(is, "not found") || is == " <nil>"; lost && slices.Contains([]string{"journal", "key", "refuted"}, name) {
+			after[name] = before[name]
+		}
+	}
+	a.unharmed(what, before, after)
+}
+
 // A user may send the server's answers to any subject, since NATS permissions do not
 // cover reply subjects. What comes there so is taken for nothing that the victim or its
 // worker wrote: not an acknowledgement, and not a copy of a message that the attacker
@@ -437,22 +474,7 @@ func TestAttackAnswersSentElsewhereAreNoMessages(t *testing.T) {
 	a.furnish(victim, private)
 	a.furnish(attacker, "own")
 	ctx := t.Context()
-	targets := map[string]bool{"aee.work.normal." + victim: true, "aee.dead." + victim + ".=retry-1": true}
-	for info := range a.admin.ListStreams(ctx).Info() {
-		s, err := a.admin.Stream(ctx, info.Config.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now, err := s.Info(ctx, natsjs.WithSubjectFilter(">"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for subj := range now.State.Subjects {
-			if !a.own(subj) && !strings.Contains(subj, ".C.") {
-				targets[subj] = true
-			}
-		}
-	}
+	targets := a.targets()
 	effective := a.effective()
 
 	task, err := json.Marshal(newTask(victim, "payroll.run", `{"forged":true}`))
@@ -497,14 +519,7 @@ func TestAttackAnswersSentElsewhereAreNoMessages(t *testing.T) {
 	if n := len(a.stored()); n == 0 {
 		t.Fatal("nothing is stored")
 	}
-	// What a bucket keeps one revision of is lost, and forged at no place.
-	after := a.effective()
-	for name, is := range after {
-		if lost := strings.Contains(is, "not found") || is == " <nil>"; lost && slices.Contains([]string{"journal", "key", "refuted"}, name) {
-			after[name] = effective[name]
-		}
-	}
-	a.unharmed("answers", effective, after)
+	a.unforged("answers", effective)
 
 	// A worker of the victim's is handed none of it.
 	ran := make(chan string, 100)

@@ -13,10 +13,11 @@ import (
 
 // NATS permissions cover the subject that a user publishes to, but not the reply subject:
 // a user can make the server send its answer to any subject of the account. So a user who
-// may send any JetStream request can put three kinds of messages on every subject of a
-// stream: an answer of the API or an acknowledgement, which are JSON without headers, and
-// the answer to a direct get, which is a copy of a message that the user may read, with
-// its body and headers. The server adds headers to such a copy that say which message it
+// may send any JetStream request can put four kinds of messages on every subject of a
+// stream: an answer of the API or the acknowledgement of a message that was stored, which are
+// JSON without headers; the answer to the acknowledgement of a delivery, which has neither body
+// nor headers; and the answer to a direct get, which is a copy of a message that the user may
+// read, with its body and headers. The server adds headers to such a copy that say which message it
 // is; a message that a user published has none of them. The readers of this package tell
 // both from published messages. A message that no user published is called a stray.
 
@@ -49,7 +50,7 @@ func genuine(h nats.Header, data []byte) bool {
 	if Copied(h) || len(h["Status"]) > 0 && len(h["Description"]) > 0 { // as in "404 Message Not Found"
 		return false
 	}
-	return len(h) > 0 || !slices.ContainsFunc(answers, func(begin string) bool { return bytes.HasPrefix(data, []byte(begin)) })
+	return len(h) > 0 || len(data) > 0 && !slices.ContainsFunc(answers, func(begin string) bool { return bytes.HasPrefix(data, []byte(begin)) })
 }
 
 // Published reports whether a user published a message that a subscription received: see
