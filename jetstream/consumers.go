@@ -28,8 +28,8 @@ const KindConsumer Kind = "consumer"
 // entity.
 type ConsumerSpec struct {
 	Stream   string // the name of its [Spec]: StreamWork or StreamSchedule
-	Entity   string
-	Priority string // "" for the consumer of delayed tasks that fall due
+	Entity   string // "" for the keeper of delayed tasks
+	Priority string // "" for a consumer of StreamSchedule
 	About    string
 
 	Config natsjs.ConsumerConfig
@@ -84,6 +84,15 @@ func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
 		Stream: StreamSchedule, Entity: entity, About: about,
 		Config: consumer("due-"+consumerToken(entity), about, filter, 30*time.Second),
 	}, nil
+}
+
+// keeper returns the consumer that keeps delayed tasks which wait. No worker draws from it.
+// From a work queue the server removes a message that any consumer is told to acknowledge,
+// also one that was not delivered there, unless another consumer still needs it. So without
+// the keeper a worker that may acknowledge its own due tasks could remove the tasks of others.
+func keeper(m subject.Map) ConsumerSpec {
+	const about = "keeps delayed tasks until they fall due; nothing is drawn from it"
+	return ConsumerSpec{Stream: StreamSchedule, About: about, Config: consumer("keep", about, m.AllSchedule(), 30*time.Second)}
 }
 
 func consumer(name, about, filter string, ackWait time.Duration) natsjs.ConsumerConfig {

@@ -23,11 +23,12 @@ func TestConsumersOfAnEntity(t *testing.T) {
 	opts := jetstream.Options{Map: m, Entities: []string{"agent.x", "agent.x.y"}}
 	durable := opts
 	durable.Only = []string{jetstream.StreamWork, jetstream.StreamSchedule}
-	if got, err := jetstream.Plan(ctx, js, durable); err != nil || len(got) != 12 || got[2].String() != "create AEE_WORK_acme/urgent-agent=2Ex" {
+	if got, err := jetstream.Plan(ctx, js, durable); err != nil || len(got) != 13 || got[2].String() != "create AEE_SCHEDULE_acme/keep" {
 		t.Errorf("plan without streams: %q, %v", words(got), err)
 	}
 	apply(t, js, jetstream.Options{Map: m})
 	want := []string{
+		"create AEE_SCHEDULE_acme/keep",
 		"create AEE_WORK_acme/urgent-agent=2Ex", "create AEE_WORK_acme/high-agent=2Ex", "create AEE_WORK_acme/normal-agent=2Ex", "create AEE_WORK_acme/low-agent=2Ex", "create AEE_SCHEDULE_acme/due-agent=2Ex",
 		"create AEE_WORK_acme/urgent-agent=2Ex=2Ey", "create AEE_WORK_acme/high-agent=2Ex=2Ey", "create AEE_WORK_acme/normal-agent=2Ex=2Ey", "create AEE_WORK_acme/low-agent=2Ex=2Ey", "create AEE_SCHEDULE_acme/due-agent=2Ex=2Ey",
 	}
@@ -42,6 +43,7 @@ func TestConsumersOfAnEntity(t *testing.T) {
 	}
 	for _, c := range []struct{ stream, name, filter, about string }{
 		{"AEE_WORK_acme", "low-agent=2Ex", "acme.aee.work.low.agent.x", "aeemesh: low tasks of agent.x"},
+		{"AEE_SCHEDULE_acme", "keep", "acme.aee.schedule.>", "aeemesh: keeps delayed tasks until they fall due; nothing is drawn from it"},
 		{"AEE_SCHEDULE_acme", "due-agent=2Ex=2Ey", "acme.aee.due.*.agent.x.y", "aeemesh: delayed tasks of agent.x.y that fall due"},
 	} {
 		cons, err := js.Consumer(ctx, c.stream, c.name)

@@ -38,7 +38,7 @@ func TestLaneOfDelayedTasks(t *testing.T) {
 	natstest.Long(t)
 	for _, p := range []string{"", "acme.eu"} {
 		ctx, js, m := testContext(t), start(t), prefix(t, p)
-		apply(t, js, jetstream.Options{Map: m})
+		apply(t, js, jetstream.Options{Map: m, Entities: []string{"agent.x"}})
 		q := jetstream.NewQueue(js, m)
 		w := startLane(t, js, m, "agent.x", 4, creating)
 		at := time.Now().Add(time.Second)

@@ -43,7 +43,7 @@ type Options struct {
 	Only []string
 
 	// Entities names the entities whose work consumers are checked too, after the
-	// streams. Workers create the consumers of their own entities, unless they are told
+	// streams, and after a consumer that keeps delayed tasks. Workers create the consumers of their own entities, unless they are told
 	// not to.
 	Entities []string
 
@@ -122,6 +122,9 @@ func (o Options) specs() []Spec {
 // consumers returns the consumers to check.
 func (o Options) consumers() ([]ConsumerSpec, error) {
 	var all []ConsumerSpec
+	if len(o.Entities) > 0 && (o.Only == nil || slices.Contains(o.Only, StreamSchedule)) {
+		all = append(all, keeper(o.Map))
+	}
 	for _, e := range o.Entities {
 		specs, err := Consumers(o.Map, e, o.Lease)
 		if err != nil {

@@ -72,3 +72,50 @@ func TestAttackAnEmptyAnswerHidesNothing(t *testing.T) {
 	}
 	a.unforged("empty answers", before)
 }
+
+// From a work queue, nats-server removes a message that a consumer is told to acknowledge,
+// also one that it has not delivered, unless another consumer still needs the message. What a
+// worker says to its own consumers removes no task of another agent.
+func TestAttackAcknowledgingOthersTasksRemovesNone(t *testing.T) {
+	t.Parallel()
+	a := newAttack(t)
+	a.furnish(victim, private)
+	a.furnish(attacker, "own")
+	due, err := a.m.Due("normal", attacker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.admin.Publish(t.Context(), due, []byte("own")); err != nil { // a delayed task of a friend's
+		t.Fatal(err)
+	}
+	before := a.stored()
+	drawn := a.hears("drawn")
+	for stream, consumer := range consumers {
+		// The consumer must have delivered a message that was stored after the others.
+		if err := a.x.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, drawn.Subject, []byte(`{"batch":9,"no_wait":true,"group":"topology-6"}`)); err != nil {
+			t.Fatal(err)
+		}
+		var last uint64
+		for {
+			m, err := drawn.NextMsg(patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				break // the answer of the server that there are no more
+			}
+			last = meta.Sequence.Stream
+		}
+		if last < 3 {
+			t.Fatalf("%s has delivered %d last", stream, last)
+		}
+		for seq := uint64(1); seq < last; seq++ {
+			for _, word := range []string{"-NAK", "+TERM", "+ACK"} {
+				a.acknowledge(stream, word, seq, "")
+			}
+		}
+		a.acknowledged(stream)
+	}
+	a.unharmed("acknowledging", before, a.stored())
+}
