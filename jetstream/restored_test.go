@@ -242,6 +242,39 @@ func TestAWatchReportsTheRunsOfABucketThatIsMadeAnewMeanwhile(t *testing.T) {
 	}
 }
 
+// A watch whose consumer is lost reads the bucket again, and reports no run twice.
+func TestAWatchWhoseConsumerIsLostRepeatsNoReport(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	one, two := state.ID{Entity: "agent.x", Run: "one"}, state.ID{Entity: "agent.x", Run: "two"}
+	putRun(t, s, one, 0, []byte("same"), jetstream.Note{})
+	rev := putRun(t, s, two, 0, []byte("before"), jetstream.Note{})
+	heard := make(chan string, 100)
+	go func() {
+		_ = s.Watch(testContext(t), state.ID{}, func(r state.Record) { heard <- r.ID.Run + " " + string(r.Data) })
+	}()
+	for _, want := range []string{"one same", "two before"} {
+		if got := natstest.Within(t, want, heard); got != want {
+			t.Errorf("reported is %q, want %q", got, want)
+		}
+	}
+	made := requestsTo(t, js, "$JS.API.CONSUMER.CREATE.KV_aee_state.>", "")
+	stream, err := js.Stream(testContext(t), "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range stream.ConsumerNames(testContext(t)).Name() {
+		if err := stream.DeleteConsumer(testContext(t), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the bucket to be read again", func() bool { return made.Load() > 1 }) // nats.go makes one, too
+	putRun(t, s, two, rev, []byte("after"), jetstream.Note{})
+	if got := natstest.Within(t, "the change", heard); got != "two after" {
+		t.Errorf("reported is %q", got)
+	}
+}
+
 // A watch whose bucket is gone ends with its context.
 func TestAWatchEndsThoughItsBucketIsGone(t *testing.T) {
 	t.Parallel()

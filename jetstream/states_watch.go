@@ -31,7 +31,7 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 	if s.fenced.Load() {
 		return s.watchByName(ctx, id, fn)
 	}
-	w := &statesWatch{s: s, filter: filter, fn: fn, known: map[state.ID]uint64{}}
+	w := &statesWatch{s: s, filter: filter, fn: fn, known: map[state.ID]reported{}}
 	err = rewatch(ctx, s.js.Conn(), "watch runs", func(status <-chan nats.Status) (bool, error) {
 		err := w.once(ctx, status)
 		return w.synced, err
@@ -92,14 +92,21 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 	return nil
 }
 
+// reported is the message of a report. A bucket that was made anew has another message with the
+// same sequence.
+type reported struct {
+	revision uint64
+	stored   int64 // the time, in nanoseconds
+}
+
 type statesWatch struct {
 	s      *States
 	filter string
 	fn     func(state.Record)
-	known  map[state.ID]uint64 // the revisions last reported, of the runs that exist
-	lower  map[state.ID]*read  // what was read of runs of which a higher revision is known
-	last   uint64              // the newest sequence received
-	synced bool                // all stored runs were read once
+	known  map[state.ID]reported // what was reported last, of the runs that exist
+	lower  map[state.ID]*read    // what was read of runs of which a higher revision is known
+	last   uint64                // the newest sequence received
+	synced bool                  // all stored runs were read once
 }
 
 // once reads the bucket from its beginning and follows it. It returns nil when the
@@ -178,7 +185,8 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 
 // report passes a message to fn, unless fn was called with it before.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
-	revision, known := w.known[m.id]
+	was, known := w.known[m.id]
+	now := reported{m.Seq, m.Time.UnixNano()}
 	if m.reply && (!m.Genuine() || endOf(m.Header) == nil) {
 		return nil // the run has a document, which says that it has ended
 	}
@@ -199,11 +207,13 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		}
 		return nil
 	}
-	if known && m.Seq < revision {
+	if known && m.Seq < was.revision {
 		w.lower[m.id] = m
 		return nil
 	}
-	delete(w.lower, m.id)
+	if delete(w.lower, m.id); now == was {
+		return nil
+	}
 	r, err := w.s.record(ctx, m.id, m.stateMessage)
 	if damaged(err) {
 		return nil // of an object that is gone: a newer message or a marker follows
@@ -211,7 +221,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
 	}
-	w.known[m.id] = m.Seq
+	w.known[m.id] = now
 	w.fn(r)
 	return nil
 }
@@ -220,7 +230,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 // anew, or restored from an older copy.
 func (w *statesWatch) restored(ctx context.Context) error {
 	for id, m := range w.lower {
-		w.known[id] = 0
+		w.known[id] = reported{}
 		if err := w.report(ctx, m); err != nil {
 			return err
 		}
