@@ -119,13 +119,7 @@ func TestTimesOfAdoptedMessagesAreKept(t *testing.T) {
 func TestACallbackOfAnotherPlatformIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{LostCalls: map[string]LostCall{AnyTool: LostAsk}})
-	cp := &state.Checkpoint{Doc: aaif.State{
-		Standard: "SC-006", StateID: "4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11", AgentID: "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", RunID: "7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11",
-		CheckpointAt: "2026-01-02T03:04:05Z", Status: aaif.RunAwaitingToolResult, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "go"}},
-		PendingToolCalls: []aaif.PendingToolCall{{ID: "y", ToolName: "pay", Arguments: []byte(`{}`), Status: aaif.ToolCallAwaitingResult, CallbackURL: "https://conveyor.example/y"}},
-	}}
-	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
-	p := newPaper(t, cp)
+	p := newPaper(t, paysElsewhere(w, aaif.PendingToolCall{Status: aaif.ToolCallAwaitingResult, CallbackURL: "https://conveyor.example/y"}))
 	for range 2 { // as it came, and from the ledger
 		if _, err := w.work(p); err == nil {
 			t.Fatal("it did not park")
@@ -138,19 +132,25 @@ func TestACallbackOfAnotherPlatformIsKept(t *testing.T) {
 	}
 }
 
+// paysElsewhere is a run of another platform whose call of pay is open.
+func paysElsewhere(w *workbench, call aaif.PendingToolCall) *state.Checkpoint {
+	call.ID, call.ToolName, call.Arguments = "y", "pay", []byte(`{}`)
+	cp := &state.Checkpoint{Doc: aaif.State{
+		Standard: "SC-006", StateID: "4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11", AgentID: "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", RunID: "7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11",
+		CheckpointAt: "2026-01-02T03:04:05Z", Status: aaif.RunAwaitingToolResult, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "go"}},
+		PendingToolCalls: []aaif.PendingToolCall{call},
+	}}
+	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
+	return cp
+}
+
 // The time at which another platform made a call stays in the document while the call is
 // open. A call without one has none here either.
 func TestTheTimeOfAnotherPlatformsCallIsKept(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{"2026-01-02T04:04:04+01:00": "2026-01-02T03:04:04.000000Z", "": "", "yesterday": ""} {
 		w := newWorkbench(t, Options{LostCalls: map[string]LostCall{AnyTool: LostAsk}})
-		cp := &state.Checkpoint{Doc: aaif.State{
-			Standard: "SC-006", StateID: "4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11", AgentID: "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", RunID: "7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11",
-			CheckpointAt: "2026-01-02T03:04:05Z", Status: aaif.RunAwaitingToolResult, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "go"}},
-			PendingToolCalls: []aaif.PendingToolCall{{ID: "y", ToolName: "pay", Arguments: []byte(`{}`), Status: aaif.ToolCallInFlight, SubmittedAt: given}},
-		}}
-		cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
-		p := newPaper(t, cp)
+		p := newPaper(t, paysElsewhere(w, aaif.PendingToolCall{Status: aaif.ToolCallInFlight, SubmittedAt: given}))
 		for range 2 { // as it came, and from the ledger
 			if _, err := w.work(p); err == nil {
 				t.Fatal("it did not park")

@@ -49,6 +49,15 @@ func TestWhatIsSensitiveWaits(t *testing.T) {
 	}
 }
 
+// learnsWindowSeat puts the key window_seat on trial, which six clients ask for.
+func learnsWindowSeat(t *testing.T, l *learn.Learner) {
+	t.Helper()
+	for i := range 6 {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat"))
+	}
+	l.Look(t.Context())
+}
+
 // A judge of values gets no personal data either.
 func TestJudgesGetNoPersonalData(t *testing.T) {
 	t.Parallel()
@@ -60,10 +69,7 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 			return true, true, nil
 		}
 	})
-	for i := range 6 {
-		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat"))
-	}
-	l.Look(t.Context())
+	learnsWindowSeat(t, l)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); l.Run(ctx) }()
@@ -105,10 +111,7 @@ func TestABusyClientTakesNoJudgementFromOthers(t *testing.T) {
 			return true, true, nil
 		}
 	})
-	for i := range 6 {
-		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat"))
-	}
-	l.Look(t.Context())
+	learnsWindowSeat(t, l)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); l.Run(ctx) }()
