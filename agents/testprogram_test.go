@@ -44,6 +44,7 @@ func runTestProgram(mode string) int {
 	signal.Notify(signals, waking)
 	in := bufio.NewReader(os.Stdin)
 	var held []string
+	streamed := 0
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -91,8 +92,11 @@ func runTestProgram(mode string) int {
 		case "stream":
 			for _, w := range strings.Fields(c.Text) {
 				say("stream", map[string]string{"text": w})
+				streamed++
 			}
 			say("result", map[string]string{"text": c.Text})
+		case "streamed": // how many words it has streamed for all tasks
+			say("result", map[string]int{"words": streamed})
 		case "error":
 			var payload map[string]any
 			json.Unmarshal([]byte(c.Text), &payload)

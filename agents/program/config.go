@@ -13,15 +13,16 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultMaxLine      = 8 << 20 // bytes
-	DefaultStartWait    = 5 * time.Second
-	DefaultWriteTimeout = 10 * time.Second
-	DefaultLinger       = 5 * time.Second
-	DefaultRestartMin   = 100 * time.Millisecond
-	DefaultRestartMax   = 30 * time.Second
-	DefaultStableAfter  = 5 * time.Second
-	DefaultGrace        = 5 * time.Second
-	DefaultTermGrace    = 2 * time.Second
+	DefaultMaxLine       = 8 << 20 // bytes
+	DefaultStartWait     = 5 * time.Second
+	DefaultWriteTimeout  = 10 * time.Second
+	DefaultLinger        = 5 * time.Second
+	DefaultStreamTimeout = 10 * time.Second
+	DefaultRestartMin    = 100 * time.Millisecond
+	DefaultRestartMax    = 30 * time.Second
+	DefaultStableAfter   = 5 * time.Second
+	DefaultGrace         = 5 * time.Second
+	DefaultTermGrace     = 2 * time.Second
 )
 
 // Config says which program to run and with which limits. Only Command is
@@ -44,6 +45,10 @@ type Config struct {
 	// WriteTimeout is how long the program may take to read a task from its
 	// standard input, before its sender gets E_UNAVAILABLE. Default 10 s.
 	WriteTimeout time.Duration
+	// StreamTimeout is how long the program's output waits for a task of which
+	// MaxLine bytes of stream envelopes are not sent yet. If none is sent in that
+	// time, the rest of the task's stream is dropped. Default 10 s.
+	StreamTimeout time.Duration
 	// Linger is how long a cancelled or timed out task keeps its place until
 	// the program has answered it as well, so that the program never has more
 	// tasks than the agent's concurrency. If no place is free because of such
@@ -87,6 +92,7 @@ func (c *Config) complete() error {
 		def   time.Duration
 	}{
 		{"start wait", &c.StartWait, DefaultStartWait}, {"write timeout", &c.WriteTimeout, DefaultWriteTimeout},
+		{"stream timeout", &c.StreamTimeout, DefaultStreamTimeout},
 		{"linger", &c.Linger, DefaultLinger}, {"restart min", &c.RestartMin, DefaultRestartMin},
 		{"restart max", &c.RestartMax, DefaultRestartMax}, {"stable after", &c.StableAfter, DefaultStableAfter},
 		{"grace", &c.Grace, DefaultGrace}, {"term grace", &c.TermGrace, DefaultTermGrace},

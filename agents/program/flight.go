@@ -19,6 +19,8 @@ type flight struct {
 	done chan outcome // buffered, for one outcome
 	over atomic.Bool  // the sender has its answer already
 
+	streamed streamed
+
 	until  time.Time   // when the task gives up its place, if it lingers
 	giveUp *time.Timer // set with until
 }
@@ -51,23 +53,29 @@ func died() *envelope.Error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program ended before it had answered; the task may have begun").WithBackoff(time.Second)
 }
 
-// do gives the task to the process and waits for the answer.
+// do gives the task to the process, sends what it streams, and waits for the answer.
 func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) error, line []byte) (json.RawMessage, error) {
 	f, err := x.enter(id, emit)
 	if err != nil {
 		return nil, err
 	}
+	defer close(f.streamed.left)
 	begun, err := x.write(ctx, line)
 	if err != nil && (!begun || ctx.Err() == nil) {
 		x.leave(id, f)
 		return nil, err
 	}
-	select {
-	case o := <-f.done:
-		return o.payload, o.err
-	case <-ctx.Done():
-		x.linger(id, f)
-		return nil, ctx.Err()
+	for {
+		select {
+		case <-f.streamed.more:
+			x.sendStream(ctx, f)
+		case o := <-f.done:
+			x.sendStream(ctx, f) // the last of it may have come with the answer
+			return o.payload, o.err
+		case <-ctx.Done():
+			x.linger(id, f)
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -110,7 +118,7 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 			return nil, &noPlace{until: until}
 		}
 	}
-	f := &flight{emit: emit, done: make(chan outcome, 1)}
+	f := &flight{emit: emit, done: make(chan outcome, 1), streamed: newStreamed()}
 	x.flights[id] = f
 	return f, nil
 }

@@ -117,7 +117,7 @@ func (x *process) take(line []byte) {
 		x.p.counts.late.Add(1)
 	}
 	if typ == envelope.TypeStream {
-		x.stream(f, stdjson.RawMessage(a.Payload))
+		x.queueStream(f, stdjson.RawMessage(a.Payload))
 		return
 	}
 	x.answered.Store(true)
@@ -204,20 +204,6 @@ func unreadable(line []byte, err error) string {
 		return "its reply_to is no text"
 	}
 	return "it has no reply_to"
-}
-
-func (x *process) stream(f *flight, payload stdjson.RawMessage) {
-	if f.over.Load() {
-		return
-	}
-	err := f.emit(payload)
-	switch {
-	case err == nil:
-	case errors.Is(err, &envelope.Error{Code: envelope.CodeCancelled}): // the task has just ended
-		x.p.counts.late.Add(1)
-	default:
-		x.p.notes.warn("stream envelope of program not sent", "err", err)
-	}
 }
 
 // delegation returns the delegation that a handoff line asks for, as an error

@@ -62,6 +62,10 @@ import (
 // program must flush its output after each line, and exit when its standard
 // input ends.
 //
+// Streams wait in memory until the mesh has sent them, up to MaxLine bytes of a
+// task, while the program's other lines are read. Beyond that its output is not
+// read until some are sent; see [Config].StreamTimeout.
+//
 // A program that exits is restarted, after a pause that doubles each time. Its
 // tasks under way fail with E_UNAVAILABLE, retryable. A program that closes its
 // standard output is stopped and then treated in the same way. A line that is
