@@ -6,11 +6,17 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
@@ -25,7 +31,7 @@ const MinScrubbed = 4
 const MaxKnown = 4096
 
 // Redactor removes known secrets from texts: as they are, in base64 and hex,
-// and escaped for URLs, HTML and JSON. The zero Redactor knows none. It is safe for
+// and escaped for URLs, HTML, JSON, JSON pointers and Go. The zero Redactor knows none. It is safe for
 // concurrent use; a nil Redactor does nothing.
 type Redactor struct {
 	mu    sync.Mutex
@@ -275,21 +281,18 @@ func (r *Redactor) replacer() (*strings.Replacer, map[string][]string) {
 }
 
 // Forms returns the forms of a secret's value that may occur in texts: as it
-// is, escaped for JSON, HTML and URLs, in hex, and in base64, also as a part of
-// a longer encoded text such as user:password; of a key in PEM also each of its lines.
-// The forms are secrets as well.
+// is and as a name in a JSON pointer, escaped for JSON, Go, HTML and URLs, in
+// hex, and in base64, also as a part of a longer encoded text such as
+// user:password; of a key in PEM also each of its lines. The forms are secrets
+// as well.
 func Forms(s Secret) []string {
 	v := s.Reveal()
 	if v == "" {
 		return nil
 	}
-	quoted, _ := json.Marshal(v)
-	inner := string(quoted[1 : len(quoted)-1])
-	plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(inner)
-	forms := []string{
-		v, inner, plain, strings.ReplaceAll(plain, "/", `\/`), html.EscapeString(v),
-		url.QueryEscape(v), url.PathEscape(v), lowerEscapes(url.QueryEscape(v)), lowerEscapes(url.PathEscape(v)), component.Replace(url.QueryEscape(v)),
-		hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))),
+	forms := append(escapes(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))))
+	if pointer := pointerName.Replace(v); pointer != v {
+		forms = append(forms, escapes(pointer)...)
 	}
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		forms = append(forms, inner64(e, v)...)
@@ -304,6 +307,46 @@ func Forms(s Secret) []string {
 	}
 	slices.Sort(forms)
 	return slices.DeleteFunc(slices.Compact(forms), func(f string) bool { return len(f) < MinScrubbed })
+}
+
+// pointerName escapes a name in a JSON pointer (RFC 6901, section 3).
+var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escapes returns a text as it is, and escaped in the ways that Forms knows.
+func escapes(v string) []string {
+	quoted, _ := json.Marshal(v)
+	forms := []string{inside(string(quoted))}
+	plain, _ := jsontext.AppendQuote(nil, v) // without escapes for HTML
+	for _, j := range []string{inside(string(plain)), ascii(inside(string(plain)), "%04x"), ascii(inside(string(plain)), "%04X")} {
+		forms = append(forms, j, strings.ReplaceAll(j, "/", `\/`))
+	}
+	slices.Sort(forms)
+	forms = slices.Compact(forms)
+	for _, j := range forms { // JSON in a string of JSON, or quoted by Go
+		again, _ := jsontext.AppendQuote(nil, j)
+		forms = append(forms, inside(string(again)), inside(strconv.Quote(j)))
+	}
+	query, path := url.QueryEscape(v), url.PathEscape(v)
+	return append(forms, v, inside(strconv.Quote(v)), inside(strconv.QuoteToASCII(v)), html.EscapeString(v),
+		query, path, lowerEscapes(query), lowerEscapes(path), component.Replace(query))
+}
+
+// inside returns a text without its quotes.
+func inside(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// ascii escapes all of a JSON string that is not ASCII, with digits in the given format.
+func ascii(text, digits string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r < utf8.RuneSelf-1 {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u`+digits, unit)
+		}
+	}
+	return b.String()
 }
 
 // keyLine matches a line of a key in PEM. Its last line may be too short to be recognised.

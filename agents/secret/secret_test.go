@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -187,6 +188,38 @@ func TestRedactorKnowsTheEscapesOfOthers(t *testing.T) {
 	for _, text := range []string{`aB\/c+d &(e)!'f\"`, `aB%2Fc%2Bd%20%26(e)!'f%22`, `aB%2fc+d%20&%28e%29%21%27f%22`, `aB%2fc%2bd+%26%28e%29%21%27f%22`, `aB/c+d &amp;(e)!&#39;f&#34;`} {
 		if got := r.Scrub("x " + text + " y"); got != "x [redacted] y" {
 			t.Errorf("Scrub(%q) = %q", text, got)
+		}
+	}
+}
+
+// An error can quote a text that has a secret: as a name in a JSON pointer, with Go's %q, in JSON of
+// a server that writes ASCII only, and in JSON within JSON.
+func TestRedactorKnowsTheSecretInQuotedTexts(t *testing.T) {
+	t.Parallel()
+	const hard = `p~q/r%s"t\uéß😀` + "\n\x7f\u2028v"
+	var r secret.Redactor
+	r.Add(secret.New(hard), secret.New("a~b/c"))
+	asJSON, err := json.Marshal(map[string]string{"k": hard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pointer := strings.NewReplacer("~", "~0", "/", "~1").Replace(hard)
+	ascii := `p~q/r%s\"t\\u\u00e9\u00df\ud83d\ude00\n\u007f\u2028v`
+	for name, text := range map[string]string{
+		"a pointer":               pointer,
+		"a pointer in a fragment": url.PathEscape(pointer),
+		"a pointer in a query":    url.QueryEscape(pointer),
+		"a pointer in JSON":       strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\u2028", `\u2028`).Replace(pointer),
+		"quoted by Go":            strings.Trim(strconv.Quote(hard), `"`),
+		"quoted by Go, ASCII":     strings.Trim(strconv.QuoteToASCII(hard), `"`),
+		"Python's JSON":           ascii,
+		"JSON in capitals":        strings.NewReplacer("00e9", "00E9", "00df", "00DF", "ud83d", "uD83D", "ude00", "uDE00", "007f", "007F").Replace(ascii),
+		"PHP's JSON":              strings.ReplaceAll(ascii, "/", `\/`),
+		"JSON, quoted by Go":      strings.Trim(strconv.Quote(string(asJSON)), `"`),
+		"a short pointer":         "a~0b~1c",
+	} {
+		if got := r.Scrub("x " + text + " y"); strings.Contains(got, "p~") || strings.Contains(got, "~0") || !strings.Contains(got, secret.Redacted) {
+			t.Errorf("%s: %s becomes %s", name, text, got)
 		}
 	}
 }
