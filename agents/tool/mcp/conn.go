@@ -35,8 +35,8 @@ type conn struct {
 	backlog int
 }
 
-// maxGarbage is how many invalid frames a server may send before its session is
-// closed. Some servers write log lines to standard output.
+// maxGarbage is how many invalid frames a server may send in a row before its
+// session is closed. Some servers write log lines to standard output.
 const maxGarbage = 1000
 
 var errGarbage = errors.New("the server sends what is not JSON-RPC")
@@ -56,10 +56,14 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.queue, err = decode(frame); err != nil {
-			if c.garbage++; c.garbage > maxGarbage {
-				return nil, errGarbage
-			}
+		c.queue, err = decode(frame)
+		switch {
+		case err == nil:
+			c.garbage = 0
+		case c.garbage == maxGarbage:
+			return nil, errGarbage
+		default:
+			c.garbage++
 			if len(bytes.TrimSpace(frame)) > 0 {
 				c.log.Debug("mcp server sent what is no message", "bytes", len(frame))
 			}

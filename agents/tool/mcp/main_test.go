@@ -104,6 +104,12 @@ func serve(how string) error {
 	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
 	add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
 	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
+	add(s, "noise", func(context.Context, map[string]string) string {
+		for range 600 {
+			fmt.Println("working on it")
+		}
+		return fmt.Sprint(os.Getpid())
+	})
 	add(s, "hang", func(ctx context.Context, in map[string]string) string {
 		_ = os.WriteFile(in["file"], []byte(strconv.Itoa(os.Getpid())), 0o600)
 		<-ctx.Done()

@@ -42,6 +42,8 @@ func TestResults(t *testing.T) {
 		{"a resource", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"text/plain","text":"t"}}]}`, false, `{"content":[{"type":"resource","text":"t","uri":"x:y","mime_type":"text/plain"}]}`, ""},
 		{"an error", `{"isError":true,"content":[{"type":"text","text":"the disk is full"}]}`, false, "", "tool : failed: the disk is full"},
 		{"an error without words", `{"isError":true,"content":[]}`, false, "", "tool : failed: the tool says that it failed, and not why"},
+		{"an error in structured content", `{"isError":true,"content":[],"structuredContent":{"code":9007199254740993}}`, false, "", `tool : failed: {"code":9007199254740993}`},
+		{"an error in a resource", `{"isError":true,"content":[{"type":"resource","resource":{"uri":"x:y","text":"the disk is full"}}]}`, false, "", `tool : failed: [{"type":"resource","text":"the disk is full","uri":"x:y"}]`},
 		{"a question", `{"resultType":"input_required","content":[]}`, false, "", "tool : failed: the tool asks for input from a person, and no person can be asked here"},
 	} {
 		got, err := mapped(t, tt.result, tt.schema)

@@ -236,3 +236,19 @@ func TestLargeMessagesAreRefused(t *testing.T) {
 		return err == nil
 	})
 }
+
+// A server that writes to standard output what is no message, a little with each answer, keeps its
+// session, however long that lasts.
+func TestAServerThatChattersWithEachAnswerKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	noise := tools(t, open(t, newServers(t, mcp.Server{Command: self(t, "")}), "mcp://it"))["noise"]
+	first, err := noise.Call(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if pid, err := noise.Call(t.Context(), nil); err != nil || string(pid) != string(first) {
+			t.Errorf("%s, %v; want the program %s", pid, err, first)
+		}
+	}
+}

@@ -36,11 +36,18 @@ type block struct {
 //   - several texts: one string, with newlines between;
 //   - anything else: {"content": […]}, where images and other bytes are described.
 //
-// An error result becomes a *tool.Error with the server's text.
+// An error result becomes a *tool.Error with the server's text, or, if it has none, with its other
+// content as JSON.
 func (c *Config) resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	texts, blocks, allText := contents(r.Content)
 	if r.IsError {
-		words := cmp.Or(c.shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText), "the tool says that it failed, and not why")
+		why := strings.TrimSpace(strings.Join(texts, "\n"))
+		if structured, ok := structured(r); ok && why == "" {
+			why = string(structured)
+		} else if len(blocks) > len(texts) && why == "" {
+			why = string(encode(blocks))
+		}
+		words := cmp.Or(c.shortened(why, maxErrorText), "the tool says that it failed, and not why")
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: words}
 	}
 	if r.NeedsInput() {
