@@ -209,20 +209,21 @@ func usage(raw json.RawMessage) model.Usage {
 }
 
 // call adds a piece of a tool call. Pieces belong together by their index.
-// Calls of servers that send none are told apart by their ids. If they have no
-// ids either, a piece with a name begins a call.
+// Calls of servers that send none, or one index for all, are told apart by
+// their ids. If they have no ids either, a piece with a name begins a call. A
+// piece without a name begins none: some servers give each piece another id.
 func (t *turn) call(index *int64, id, name, arguments string) error {
 	at := int64(0)
 	if index != nil {
 		at = *index
 	}
-	var c *partialCall
-	for i := len(t.calls) - 1; i >= 0 && c == nil; i-- {
-		if t.calls[i].index == at {
-			c = t.calls[i]
+	var c *partialCall // the last one, or that of the id
+	for _, known := range t.calls {
+		if known.index == at && (c == nil || name != "" || c.id == "" || c.id != id) {
+			c = known
 		}
 	}
-	if c == nil || id != "" && c.id != "" && id != c.id || index == nil && id+c.id == "" && name != "" && c.name != "" {
+	if c == nil || name != "" && c.name != "" && (id != "" && c.id != "" && id != c.id || index == nil && id+c.id == "") {
 		if len(t.calls) == maxCalls {
 			return fmt.Errorf("the answer has more than %d tool calls", maxCalls)
 		}
