@@ -169,6 +169,7 @@ type body struct {
 	schema      *openapi3.SchemaRef
 	description string
 	required    bool
+	encoding    map[string]param // of a form's members, of those that have one
 }
 
 const formType = "application/x-www-form-urlencoded"
@@ -201,12 +202,30 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 	}
 	out := &body{kind: chosen, description: r.Description, required: r.Required}
 	if media := r.Content[chosen]; media != nil {
-		out.schema = media.Schema
+		out.schema, out.encoding = media.Schema, encodings(media)
 	}
 	if strings.HasSuffix(chosen, "/*") {
 		out.kind = "application/json"
 	}
 	return out, nil
+}
+
+// encodings reads the Encoding Objects of a form. One that no form can have is
+// left out.
+func encodings(media *openapi3.MediaType) map[string]param {
+	all := make(map[string]param)
+	for name, e := range media.Encoding {
+		switch {
+		case e == nil:
+		case e.Style != "" || e.Explode != nil:
+			if p, err := newParam(&openapi3.Parameter{Name: name, In: "query", Style: e.Style, Explode: e.Explode}); err == nil {
+				all[name] = *p
+			}
+		case isJSON(e.ContentType):
+			all[name] = param{name: name, style: "form", json: true}
+		}
+	}
+	return all
 }
 
 // complete checks that every placeholder of the path has a parameter.

@@ -371,6 +371,12 @@ func TestStyles(t *testing.T) {
 		{"query", "spaceDelimited", false, `["blue","black"]`, "color=blue%20black"},
 		{"query", "pipeDelimited", false, `["blue","black"]`, "color=blue%7Cblack"},
 		{"query", "deepObject", true, object, "color%5BB%5D=150&color%5BG%5D=200&color%5BR%5D=100"},
+		{"query", "deepObject", true, `["blue",{"R":[100,null]}]`, "color%5B0%5D=blue&color%5B1%5D%5BR%5D%5B0%5D=100"},
+		{"query", "deepObject", true, `{"a":{"b":[],"c":{"d e":true}},"z":null}`, "color%5Ba%5D%5Bc%5D%5Bd+e%5D=true"},
+		{"query", "deepObject", true, strings.Repeat(`[`, 9) + `1` + strings.Repeat(`]`, 9), "color" + strings.Repeat("%5B0%5D", 8) + "=%5B1%5D"},
+		{"query", "deepObject", true, `{"` + strings.Repeat("x", 256) + `":[1,2]}`, "color%5B" + strings.Repeat("x", 256) + "%5D=%5B1%2C2%5D"},
+		{"query", "deepObject", true, `"blue"`, "color=blue"},
+		{"query", "deepObject", true, `{}`, ""},
 		{"header", "simple", false, `["blue","black"]`, "blue,black"},
 		{"header", "simple", true, object, "B=150,G=200,R=100"},
 		{"header", "simple", false, `true`, "true"},
@@ -390,6 +396,33 @@ func TestStyles(t *testing.T) {
 		}
 		if err != nil || got != tt.want {
 			t.Errorf("%s %s %v %s: %q, %v; want %q", tt.in, tt.style, tt.explode, tt.value, got, err, tt.want)
+		}
+	}
+}
+
+// The encoding of a form says how its members are written, as Stripe's description does.
+func TestAFormIsWrittenByItsEncoding(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","requestBody":{"content":{"application/x-www-form-urlencoded":{
+		"encoding":{"metadata":{"style":"deepObject","explode":true},"items":{"style":"deepObject","explode":true},"tags":{"style":"pipeDelimited","explode":false},
+			"ids":{"explode":false},"flat":{"style":"form"},"doc":{"contentType":"application/json"},"odd":{"style":"matrix"},"nothing":null},
+		"schema":{"type":"object"}}}},"responses":{"200":{"description":"ok"}}}}}}`)
+	tools, err := a.tools(t, aaif.Tool{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		`{"metadata":{"a":"b&c","n":1}}`:                      "metadata%5Ba%5D=b%26c&metadata%5Bn%5D=1",
+		`{"items":[{"price":"p1"},{"price":"p2"}]}`:           "items%5B0%5D%5Bprice%5D=p1&items%5B1%5D%5Bprice%5D=p2",
+		`{"tags":["a","b"],"ids":[1,2]}`:                      "ids=1,2&tags=a%7Cb",
+		`{"flat":{"R":1,"G":2}}`:                              "G=2&R=1",
+		`{"doc":["a"],"odd":{"k":1},"other":{"k":1},"n":[7]}`: "doc=%5B%22a%22%5D&n=7&odd=%7B%22k%22%3A1%7D&other=%7B%22k%22%3A1%7D",
+	} {
+		if _, err := tools["api"].Call(t.Context(), json.RawMessage(`{"body":`+args+`}`)); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+		if got := a.seen().Body; got != want {
+			t.Errorf("%s is written as %s, want %s", args, got, want)
 		}
 	}
 }

@@ -115,9 +115,9 @@ func (o *Operation) writeBody(r *outbound.Request, raw json.RawMessage) error {
 		}
 		var pairs []string
 		for _, name := range slices.Sorted(maps.Keys(members)) {
-			p := param{name: name, style: "form", explode: true}
-			if raw := members[name]; len(raw) > 0 && raw[0] == '{' {
-				p.json = true
+			p, ok := o.body.encoding[name]
+			if !ok {
+				p = param{name: name, style: "form", explode: true, json: strings.HasPrefix(string(members[name]), "{")}
 			}
 			v, there, err := p.valueOf(members[name])
 			if err != nil {

@@ -92,6 +92,7 @@ type value struct {
 	list   []string
 	object [][2]string // in the order of the names
 	kind   byte        // s, l or o
+	raw    json.RawMessage
 }
 
 // valueOf decodes an argument. ok is false for null.
@@ -105,6 +106,7 @@ func (q *param) valueOf(raw json.RawMessage) (v value, ok bool, err error) {
 	if text, isScalar := outbound.Scalar(raw); isScalar {
 		return value{scalar: text, kind: 's'}, true, nil
 	}
+	v.raw = raw
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) == nil {
 		v.kind = 'l'
@@ -197,15 +199,11 @@ func (q *param) inQuery(v value) []string {
 		return []string{name + "=" + parts[0]}
 	case len(parts) == 0:
 		return nil
-	case q.style == "deepObject" && v.kind == 'o':
-		var all []string
-		for _, m := range v.object {
-			all = append(all, url.QueryEscape(q.name+"["+m[0]+"]")+"="+url.QueryEscape(m[1]))
-		}
-		return all
+	case q.style == "deepObject":
+		return deep(q.name, v.raw, maxDeep)
 	case q.explode && v.kind == 'o':
 		return parts
-	case q.explode || q.style == "deepObject":
+	case q.explode:
 		for i := range parts {
 			parts[i] = name + "=" + parts[i]
 		}
@@ -213,6 +211,39 @@ func (q *param) inQuery(v value) []string {
 	}
 	between := map[string]string{"spaceDelimited": "%20", "pipeDelimited": "%7C"}[q.style]
 	return []string{name + "=" + strings.Join(parts, or(between, ","))}
+}
+
+// maxDeep is how deep deepObject goes into a value, and maxDeepName how long a name
+// may be, in bytes, that it extends: each scalar has the whole name. What is beyond
+// becomes JSON.
+const (
+	maxDeep     = 8
+	maxDeepName = 256
+)
+
+// deep formats a value in the style deepObject, which OpenAPI defines for objects
+// of scalars. Arrays, and what is nested, are written as most servers read them:
+// name[a][b]=1, name[0]=2. Nulls and what is empty are left out.
+func deep(name string, raw json.RawMessage, depth int) (all []string) {
+	var items []json.RawMessage
+	var members map[string]json.RawMessage
+	switch text, ok := outbound.Scalar(raw); {
+	case string(raw) == "null":
+	case ok || depth == 0 || len(name) > maxDeepName:
+		if !ok {
+			text = string(raw)
+		}
+		all = []string{url.QueryEscape(name) + "=" + url.QueryEscape(text)}
+	case json.Unmarshal(raw, &items) == nil:
+		for i, item := range items {
+			all = append(all, deep(fmt.Sprintf("%s[%d]", name, i), item, depth-1)...)
+		}
+	case json.Unmarshal(raw, &members) == nil:
+		for _, m := range slices.Sorted(maps.Keys(members)) {
+			all = append(all, deep(name+"["+m+"]", members[m], depth-1)...)
+		}
+	}
+	return all
 }
 
 // inHeader formats a header.
