@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 )
 
 // LogHandler wraps a handler. It removes the secrets that r knows from messages
@@ -64,9 +65,18 @@ func (h logHandler) attr(a slog.Attr) slog.Attr {
 		a.Value = slog.GroupValue(clean...)
 	case slog.KindAny:
 		// A handler may encode the value as text or as JSON.
-		asJSON, err := json.Marshal(a.Value.Any())
-		text := fmt.Sprintf("%+v", a.Value.Any())
-		if h.r.Holds(text) || err == nil && h.r.Holds(string(asJSON)) {
+		v := a.Value.Any()
+		if b := reflect.ValueOf(v); b.Kind() == reflect.Slice && b.Type().Elem().Kind() == reflect.Uint8 {
+			if text := string(b.Bytes()); h.r.Holds(text) {
+				a.Value = slog.StringValue(h.r.Scrub(text))
+			}
+			break
+		}
+		asJSON, err := json.Marshal(v)
+		switch text := fmt.Sprintf("%+v", v); {
+		case err == nil && h.r.Holds(string(asJSON)): // text would show bytes as numbers
+			a.Value = slog.StringValue(h.r.Scrub(string(asJSON)))
+		case h.r.Holds(text):
 			a.Value = slog.StringValue(h.r.Scrub(text))
 		}
 	}
