@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // statusError is an HTTP answer of a server that is not an MCP message.
@@ -77,6 +79,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	saysSessionLost(req, resp)
 	call.answer(resp.StatusCode)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body := &ending{resp.Body, end}
@@ -91,6 +94,26 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
 	return resp, nil
+}
+
+// aboutSession matches what servers say of a session that they do not know.
+var aboutSession = pattern.Of(`(?i)\bsession\b|not initialized`)
+
+// saysSessionLost makes of an answer to a request of a session that the server does not know the
+// one that the SDK understands: status 404 (MCP 2025-11-25, Transports, Session Management), and no
+// JSON-RPC error, which would be that of the call. Many servers answer 400. A GET says nothing of
+// the session: some servers have none for it.
+func saysSessionLost(req *http.Request, resp *http.Response) {
+	if req.Method != http.MethodPost || req.Header.Get("Mcp-Session-Id") == "" || resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusBadRequest {
+		return
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // if it breaks off, the status says enough
+	if resp.StatusCode == http.StatusBadRequest && !aboutSession.RE().Match(body) {
+		resp.Body = &replaced{bytes.NewReader(body), resp.Body}
+		return
+	}
+	resp.StatusCode = http.StatusNotFound
+	resp.Body = &replaced{bytes.NewReader(nil), resp.Body}
 }
 
 // isAnswer reports whether a request carries the answer to a request of the

@@ -1,0 +1,148 @@
+//go:build unix
+
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+)
+
+// sessions is a server of streamable HTTP that keeps its sessions in memory, as most do.
+type sessions struct {
+	refuse func(w http.ResponseWriter, id json.RawMessage) // a request of a session that it does not know
+
+	mu    sync.Mutex
+	count int
+	known string
+	calls int
+}
+
+func (s *sessions) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = ""
+}
+
+func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	_ = json.NewDecoder(r.Body).Decode(&m) // a GET has none
+	session := r.Header.Get("Mcp-Session-Id")
+	answer := func(result string) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	}
+	switch {
+	case session == "" && m.Method == "initialize":
+		s.count++
+		s.known = fmt.Sprintf("session-%d", s.count)
+		w.Header().Set("Mcp-Session-Id", s.known)
+		answer(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"it","version":"1"}}`)
+	case session == "":
+		http.Error(w, "Bad Request: Missing session ID", http.StatusBadRequest)
+	case session != s.known:
+		s.refuse(w, m.ID)
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case m.Method == "tools/list":
+		answer(`{"tools":[{"name":"greet","inputSchema":{"type":"object"}},{"name":"odd","inputSchema":{"type":"object"}}]}`)
+	case m.Method == "tools/call":
+		s.calls++
+		answer(`{"content":[{"type":"text","text":"hello"}]}`)
+	case m.ID == nil:
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		answer(`{}`)
+	}
+}
+
+// Another refusal with status 400 is the call's, and the session goes on.
+func TestABadRequestIsNoLostSession(t *testing.T) {
+	t.Parallel()
+	s := &sessions{}
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), "odd") {
+			var m struct{ ID json.RawMessage }
+			_ = json.Unmarshal(body, &m)
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","error":{"code":-32602,"message":"obsessions are odd"},"id":%s}`, m.ID)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.ServeHTTP(w, r)
+	})
+	srv := httptest.NewServer(inner)
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	all := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))
+	if _, err := all["odd"].Call(t.Context(), nil); !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(err.Error(), "obsessions are odd") {
+		t.Errorf("error %v", err)
+	}
+	if got, err := all["greet"].Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
+		t.Errorf("result %s, error %v", got, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count != 1 {
+		t.Errorf("%d sessions, want 1", s.count)
+	}
+}
+
+// A server that has forgotten a session, and says so in one of the ways that servers have, is
+// spoken to in a new one. The call is made once.
+func TestServersSayInManyWaysThatASessionIsLost(t *testing.T) {
+	t.Parallel()
+	said := func(status int, kind, body string) func(http.ResponseWriter, json.RawMessage) {
+		return func(w http.ResponseWriter, id json.RawMessage) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(status)
+			if len(id) > 0 {
+				fmt.Fprintf(w, body, id)
+			}
+		}
+	}
+	for name, refuse := range map[string]func(http.ResponseWriter, json.RawMessage){
+		"404, no body":            said(404, "text/plain", "%.0s"),
+		"404, JSON without an id": said(404, "application/json", `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}%.0s`),
+		"404, JSON of another id": said(404, "application/json", `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Session not found"},"id":"server-error"}%.0s`),
+		"404, JSON of the call":   said(404, "application/json", `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":%s}`),
+		"400, text":               said(400, "text/plain", "Bad Request: No valid session ID provided%.0s"),
+		"400, JSON":               said(400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}%.0s`),
+		"400, not initialized":    said(400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}%.0s`),
+		"400, JSON of the call":   said(400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid session ID"},"id":%s}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &sessions{refuse: refuse}
+			srv := httptest.NewServer(s)
+			t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+			greet := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))["greet"]
+			for range 3 {
+				if got, err := greet.Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
+					t.Fatalf("result %s, error %v", got, err)
+				}
+				s.restart()
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.calls != 3 {
+				t.Errorf("%d calls, want 3", s.calls)
+			}
+		})
+	}
+}
