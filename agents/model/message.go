@@ -59,12 +59,12 @@ type ToolCall struct {
 }
 
 // Arguments turns the text that a model wrote as a call's arguments into valid
-// JSON: the text itself if it is [Holdable], {} if it is blank, and otherwise a JSON
-// string that holds the text, which argument validation refuses with an error that lets
-// the model correct its call.
+// JSON: the text itself if it is [Holdable], {} if it is blank or null, as some models
+// write for tools without parameters, and otherwise a JSON string that holds the text,
+// which argument validation refuses with an error that lets the model correct its call.
 func Arguments(text string) json.RawMessage {
 	raw := bytes.TrimSpace([]byte(text))
-	if len(raw) == 0 {
+	if len(raw) == 0 || string(raw) == "null" {
 		return json.RawMessage("{}")
 	}
 	if Holdable(raw) {

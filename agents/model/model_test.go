@@ -68,6 +68,7 @@ func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repe
 func TestArgumentsAreAlwaysJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
+		" null ":         `{}`, // of a tool without parameters
 		``:               `{}`,
 		" \n":            `{}`,
 		`{"a": 1}`:       `{"a": 1}`,

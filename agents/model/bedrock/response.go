@@ -92,9 +92,7 @@ func (t *turn) content(b *block, c *content) error {
 		if err := t.begin(b, c.ToolUse); err != nil {
 			return err
 		}
-		if string(c.ToolUse.Input) != "null" {
-			b.arguments.Write(c.ToolUse.Input)
-		}
+		b.arguments.Write(c.ToolUse.Input)
 	case c.Reasoning != nil:
 		b.thinks, b.redacted = true, c.Reasoning.Redacted
 		if r := c.Reasoning.Text; r != nil {
