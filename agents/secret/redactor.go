@@ -326,9 +326,11 @@ func escapes(v string) []string {
 		again, _ := jsontext.AppendQuote(nil, j)
 		forms = append(forms, inside(string(again)), inside(strconv.Quote(j)))
 	}
-	query, path := url.QueryEscape(v), url.PathEscape(v)
-	return append(forms, v, inside(strconv.Quote(v)), inside(strconv.QuoteToASCII(v)), html.EscapeString(v),
-		query, path, lowerEscapes(query), lowerEscapes(path), component.Replace(query))
+	query := url.QueryEscape(v)
+	for _, e := range []string{query, url.PathEscape(v), url.User(v).String(), (&url.URL{Path: "/" + v}).EscapedPath()[1:]} { // each leaves other characters
+		forms = append(forms, e, lowerEscapes(e))
+	}
+	return append(forms, v, inside(strconv.Quote(v)), inside(strconv.QuoteToASCII(v)), html.EscapeString(v), component.Replace(query))
 }
 
 // inside returns a text without its quotes.

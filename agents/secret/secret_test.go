@@ -198,7 +198,7 @@ func TestRedactorKnowsTheSecretInQuotedTexts(t *testing.T) {
 	t.Parallel()
 	const hard = `p~q/r%s"t\uéß😀` + "\n\x7f\u2028v"
 	var r secret.Redactor
-	r.Add(secret.New(hard), secret.New("a~b/c"))
+	r.Add(secret.New(hard), secret.New("a~b/c"), secret.New(`p~a;b,c@d/e:f&g=h`))
 	asJSON, err := json.Marshal(map[string]string{"k": hard})
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +216,9 @@ func TestRedactorKnowsTheSecretInQuotedTexts(t *testing.T) {
 		"JSON in capitals":        strings.NewReplacer("00e9", "00E9", "00df", "00DF", "ud83d", "uD83D", "ude00", "uDE00", "007f", "007F").Replace(ascii),
 		"PHP's JSON":              strings.ReplaceAll(ascii, "/", `\/`),
 		"JSON, quoted by Go":      strings.Trim(strconv.Quote(string(asJSON)), `"`),
+		"a password in a URL":     url.UserPassword("u", `p~a;b,c@d/e:f&g=h`).String(),
+		"a path":                  (&url.URL{Path: "/" + hard}).String(),
+		"a fragment":              (&url.URL{Fragment: hard}).String(),
 		"a short pointer":         "a~0b~1c",
 	} {
 		if got := r.Scrub("x " + text + " y"); strings.Contains(got, "p~") || strings.Contains(got, "~0") || !strings.Contains(got, secret.Redacted) {
