@@ -25,8 +25,9 @@
 // Each parameter of the path, the query, the headers and the cookies is an
 // argument by its name (of two with one name, the second is name_header, and so
 // on), and is written as its style and explode say (OpenAPI, Style Values). The
-// body is the argument body: JSON, a form, or a plain text. Operations whose
-// body has no such encoding are left out, or are called without a body if it is
+// body is the argument body: JSON, a form, whose members are written as the
+// description's encoding says, or a plain text. Operations whose body has no
+// such encoding are left out, or are called without a body if it is
 // optional, and the log says so. Parameters that the client sets itself, such
 // as Authorization and Idempotency-Key, are not arguments.
 //
