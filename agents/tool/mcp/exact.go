@@ -3,12 +3,42 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // received converts a message from a server to one that the SDK decodes as it is meant.
-func received(message []byte) []byte { return ownCodes(keepExact(message)) }
+func received(message []byte) []byte { return ownCodes(keepExact(readable(message))) }
+
+// readable replaces the parts of a tool's result that the SDK cannot read, such as one of a type
+// that it does not know, by a text: the SDK would refuse the whole answer.
+func readable(message []byte) []byte {
+	var m, result map[string]json.RawMessage
+	var parts []json.RawMessage
+	if !bytes.Contains(message, []byte(`"content"`)) || json.Unmarshal(message, &m) != nil || json.Unmarshal(m["result"], &result) != nil ||
+		json.Unmarshal(result["content"], &parts) != nil {
+		return message
+	}
+	changed := false
+	for i, part := range parts {
+		if json.Unmarshal(encode(map[string]any{"content": []any{part}}), new(sdk.CallToolResult)) != nil {
+			var p struct{ Type string }
+			_ = json.Unmarshal(part, &p) // it may be no object
+			parts[i] = encode(map[string]string{"type": "text", "text": fmt.Sprintf("(a part of type %q is left out: it cannot be read)", clip.Text(p.Type, 40))})
+			changed = true
+		}
+	}
+	if !changed {
+		return message
+	}
+	result["content"] = encode(parts)
+	m["result"] = encode(result)
+	return encode(m)
+}
 
 // ownCodes changes the codes of a server's errors that mean something else to the SDK: it
 // would take the first two for the end of the session, and the third for an HTTP failure.

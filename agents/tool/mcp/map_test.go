@@ -40,6 +40,9 @@ func TestResults(t *testing.T) {
 		{"structured and an image, with a schema", `{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"n":1}}`, true, `{"n":1}`, ""},
 		{"a link", `{"content":[{"type":"resource_link","uri":"file:///a","name":"a","size":3}]}`, false, `{"content":[{"type":"resource_link","uri":"file:///a","name":"a","bytes":3}]}`, ""},
 		{"a resource", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"text/plain","text":"t"}}]}`, false, `{"content":[{"type":"resource","text":"t","uri":"x:y","mime_type":"text/plain"}]}`, ""},
+		{"a part of a type that is not known", `{"content":[{"type":"video","url":"x"},{"type":"text","text":"see"}],"n":9007199254740993}`, false, `"(a part of type \"video\" is left out: it cannot be read)\nsee"`, ""},
+		{"bytes that are not base64", `{"content":[{"type":"image","data":"!","mimeType":"image/png"}],"structuredContent":{"id":9007199254740993}}`, false, `{"id":9007199254740993}`, ""},
+		{"a part that is none", `{"content":[null,7]}`, false, `"(a part of type \"\" is left out: it cannot be read)\n(a part of type \"\" is left out: it cannot be read)"`, ""},
 		{"an error", `{"isError":true,"content":[{"type":"text","text":"the disk is full"}]}`, false, "", "tool : failed: the disk is full"},
 		{"an error without words", `{"isError":true,"content":[]}`, false, "", "tool : failed: the tool says that it failed, and not why"},
 		{"an error in structured content", `{"isError":true,"content":[],"structuredContent":{"code":9007199254740993}}`, false, "", `tool : failed: {"code":9007199254740993}`},
@@ -80,7 +83,7 @@ func TestSchemasKeepTheirNumbers(t *testing.T) {
 // mapped takes a result through all that is done to it.
 func mapped(t testing.TB, result string, schema bool) (json.RawMessage, error) {
 	t.Helper()
-	message := keepExact([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))
+	message := received([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))
 	var wire struct{ Result sdk.CallToolResult }
 	if err := json.Unmarshal(message, &wire); err != nil {
 		return nil, fmt.Errorf("not decoded: %w", err)
