@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -361,13 +362,15 @@ func TestGuardBoundsTheTextOfAnError(t *testing.T) {
 func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
+	var begun atomic.Int32
 	deaf := tool.Raw(tool.Definition{Name: "deaf"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+		begun.Add(1)
 		<-release
 		return args, nil
 	})
 	g := guard(t, deaf, tool.Options{Timeout: time.Millisecond, MaxOverruns: 2})
-	for range 2 {
-		if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrTimeout) {
+	for begun.Load() < 2 { // on a busy machine the time of a call may be over before the tool begins
+		if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrTimeout) && !errors.Is(err, tool.ErrBusy) {
 			t.Fatalf("error %v, want %v", err, tool.ErrTimeout)
 		}
 	}
