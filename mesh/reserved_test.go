@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -312,4 +313,36 @@ func TestAnotherEnvelopeWithAKnownIdDoesNotHideTheFirst(t *testing.T) {
 	other.ID, other.From = task.ID, "human.mallory"
 	r.request(other)
 	equal(t, "found", strings.Contains(r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, task.ID)), `"first":true`), true)
+}
+
+// AEE, "Reserved Namespace": applications MUST NOT use aee.*. An agent refuses the names that the draft
+// does not define. Channels and people cannot, so a node sends them none, nor any event of that name.
+func TestReservedNamesAreNotSentToChannelsAndPeople(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node := r.node(mesh.Config{Entity: "human.ada"})
+	sent := r.listen("bus.ops")
+	of := func(kind envelope.Type, to, intent string) *envelope.Envelope {
+		return envelope.New(kind, "human.ada", to, intent, json.RawMessage(`{}`))
+	}
+	for name, send := range map[string]func() error{
+		"event to a channel":  func() error { return node.Post(t.Context(), of(envelope.TypeEvent, "bus.ops", "aee.mine.done")) },
+		"event to a person":   func() error { return node.Post(t.Context(), of(envelope.TypeEvent, "human.bob", "AEE.mine.done")) },
+		"event to an agent":   func() error { return node.Post(t.Context(), of(envelope.TypeEvent, reviewer, "aee.mine.done")) },
+		"event in CBOR":       func() error { return node.PostCBOR(t.Context(), of(envelope.TypeEvent, "bus.ops", "aee.mine.done")) },
+		"task to a person":    func() error { return node.Post(t.Context(), of(envelope.TypeTask, "human.bob", "aee.mine")) },
+		"broadcast":           func() error { return node.Broadcast("ops", "aee.mine.done", "", json.RawMessage(`{}`)) },
+		"broadcast of a ping": func() error { return node.Broadcast("ops", intents.StatusPing, "", json.RawMessage(`{}`)) },
+	} {
+		if err := send(); !errors.Is(err, &envelope.Error{Code: envelope.CodeIntentReserved}) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := node.Broadcast("ops", "aeex.mine", "", json.RawMessage(`{}`)); err != nil {
+		t.Error(err)
+	}
+	first, err := envelope.Parse(within(t, "an event", sent).Data)
+	if err != nil || first.Intent != "aeex.mine" {
+		t.Errorf("sent %v, %v", first, err)
+	}
 }

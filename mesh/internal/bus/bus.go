@@ -43,6 +43,9 @@ func (b *Bus) Broadcast(from string, signer *sign.Signer, topic, intent, corr st
 		e.Corr = corr
 	}
 	e.Trace = trace
+	if err := wire.CheckIntent(e); err != nil {
+		return err
+	}
 	if signer != nil {
 		if err := signer.Sign(e); err != nil {
 			return err

@@ -39,6 +39,9 @@ func (s *Sender) Encode(ctx context.Context, task *envelope.Envelope, durable, c
 	if err := wire.Bounded(task); err != nil { // its receiver would refuse it
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "%v", err)
 	}
+	if err := wire.CheckIntent(task); err != nil {
+		return nil, err
+	}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		tracing.Inject(sc, task)
 		header = nats.Header{tracing.Header(ctx): {tracing.Traceparent(ctx)}}
