@@ -523,3 +523,20 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("connection closed: %v", last)
 	}
 }
+
+// docs/nats-binding.md, section 2: error replies have the headers of NATS micro, also where a
+// stream stores them. Other headers of NATS would change how the server stores the reply.
+func TestStoredRepliesKeepTheHeadersOfErrors(t *testing.T) {
+	t.Parallel()
+	ctx, js, m := testContext(t), start(t), prefix(t, "")
+	apply(t, js, jetstream.Options{Map: m})
+	r := jetstream.NewReplies(js, m)
+	failed := reply(1)
+	failed.Header = nats.Header{"Nats-Service-Error": {"no"}, "Nats-Service-Error-Code": {"E_MINE"}, "Nats-TTL": {"1s"}, "Nats-Rollup": {"sub"}}
+	answer(t, r, failed)
+	got := take(t, 0, r.Read(ctx, "agent.x", "t 1", 0))
+	if len(got) != 1 || got[0].Header.Get("Nats-Service-Error") != "no" || got[0].Header.Get("Nats-Service-Error-Code") != "E_MINE" ||
+		got[0].Header.Get("Nats-TTL") != "" || got[0].Header.Get("Nats-Rollup") != "" {
+		t.Errorf("read %v", got)
+	}
+}

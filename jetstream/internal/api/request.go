@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 )
 
 // Prefix is the prefix of the JetStream API's subjects, with the final dot.
@@ -59,11 +60,12 @@ func Request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 	return json.Unmarshal(msg.Data, answer)
 }
 
-// PlainHeader copies headers without the Nats- ones, which the server would act on.
+// PlainHeader copies headers without the Nats- ones, which the server would act on. It keeps those
+// of errors (NATS micro), which only clients read.
 func PlainHeader(h nats.Header) nats.Header {
 	out := make(nats.Header, len(h)+4)
 	for k, v := range h {
-		if !strings.HasPrefix(k, "Nats-") {
+		if !strings.HasPrefix(k, "Nats-") || k == micro.ErrorHeader || k == micro.ErrorCodeHeader {
 			out[k] = v
 		}
 	}
