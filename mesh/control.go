@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -46,6 +47,7 @@ func (cm *controls) decodeControl(a *arrival) bool {
 	if err != nil {
 		cm.host.counts.malformed.Add(1)
 		cm.host.node.tel.Refused(cm.host.Entity, "malformed")
+		wire.LogRefused(cm.host.log, wire.Readable(err), fault.ForPeer(err).Code, slog.String("subject", a.msg.Subject), slog.Any("err", err))
 		return false
 	}
 	a.env = env
@@ -73,8 +75,10 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	if err != nil {
 		cm.host.counts.refused.Add(1)
-		cm.host.node.tel.Refused(cm.host.Entity, string(fault.ForPeer(err).Code))
-		cm.host.events.Alert(a.env, fault.ForPeer(err))
+		problem := fault.ForPeer(err)
+		cm.host.node.tel.Refused(cm.host.Entity, string(problem.Code))
+		wire.LogRefused(cm.host.log, a.env, problem.Code)
+		cm.host.events.Alert(a.env, problem)
 		return
 	}
 	wire.LogReceived(cm.host.log, a.env)

@@ -3,11 +3,13 @@ package mesh
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -18,6 +20,18 @@ import (
 // message becomes a dead letter. Its sender is answered, unless a run has that id:
 // then the reply subject belongs to that run.
 func (ds *deliveries) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
+	wire.LogRefused(ds.host.log, env, problem.Code)
+	ds.toDead(hold, env, cbor, problem)
+}
+
+// rejectMalformed is reject of a message without a valid envelope, for the error of its decoder.
+func (ds *deliveries) rejectMalformed(hold *hold, cbor bool, err error) {
+	problem := fault.ForPeer(err)
+	wire.LogRefused(ds.host.log, wire.Readable(err), problem.Code, slog.String("subject", hold.Subject), slog.Any("err", err))
+	ds.toDead(hold, wire.SalvageFrom(err, ds.host.Entity), cbor, problem)
+}
+
+func (ds *deliveries) toDead(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
 	h := ds.host
 	h.counts.refused.Add(1)
 	h.node.tel.Refused(h.Entity, string(problem.Code))

@@ -33,7 +33,7 @@ func (ds *deliveries) dispatch(hold *hold) {
 	if wire.IsCBOR(msg) {
 		ds.inBackground(hold, func() {
 			if env, cbor, err := wire.Receive(msg, ds.host.node.limits); err != nil {
-				ds.reject(hold, wire.SalvageFrom(err, ds.host.Entity), cbor, fault.ForPeer(err))
+				ds.rejectMalformed(hold, cbor, err)
 			} else {
 				ds.check(hold, env, cbor)
 			}
@@ -44,7 +44,7 @@ func (ds *deliveries) dispatch(hold *hold) {
 	kick := hold.Header.Get(wire.HeaderRun) != ""
 	switch {
 	case err != nil:
-		ds.workOn(hold.tally, func() { ds.reject(hold, wire.SalvageFrom(err, ds.host.Entity), cbor, fault.ForPeer(err)) })
+		ds.workOn(hold.tally, func() { ds.rejectMalformed(hold, cbor, err) })
 	case kick, env.Sig != nil && ds.host.node.asksSeen(env, true), slow(ds.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
 		ds.inBackground(hold, func() { ds.check(hold, env, cbor) })

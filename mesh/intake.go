@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -80,7 +81,7 @@ func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	in.host.counts.malformed.Add(1)
 	in.host.node.tel.Refused(in.host.Entity, "malformed")
 	problem := fault.ForPeer(err)
-	in.host.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
+	wire.LogRefused(in.host.log, wire.Readable(err), problem.Code, slog.String("subject", msg.Subject), slog.Any("err", err))
 	if msg.Reply == "" {
 		in.host.counts.dropped.Add(1)
 		return
@@ -181,8 +182,7 @@ func (in *intake) refuse(a arrival, err *envelope.Error) {
 	}
 	in.host.counts.refused.Add(1)
 	in.host.node.tel.Refused(in.host.Entity, string(err.Code))
-	in.host.log.Debug("envelope refused", "id", a.env.ID, "corr", a.env.Corr, "intent", a.env.Intent,
-		"from", a.env.From, "to", a.env.To, "type", string(a.env.Type), "priority", string(a.env.Priority), "code", string(err.Code))
+	wire.LogRefused(in.host.log, a.env, err.Code)
 	if a.msg.Reply == "" {
 		in.host.counts.dropped.Add(1)
 		return

@@ -79,3 +79,54 @@ func TestConsumersLogTheFieldsOfRule8(t *testing.T) {
 		t.Error("a payload is in the log")
 	}
 }
+
+// Rule 8 holds for what is refused, too: of an envelope that is not valid the fields that could be read.
+func TestRefusedEnvelopesAreLoggedWithTheFieldsOfRule8(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	log := &syncBuffer{}
+	r.serve(r.lane(mesh.Config{Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}), mesh.Agent{Handler: echo})
+	const payload = `{"text":"top-secret"}`
+	bad := func(intent string) (*envelope.Envelope, []byte) {
+		e := newTask(reviewer, intent, payload)
+		e.Priority = envelope.PriorityLow
+		return e, []byte(strings.Replace(string(encode(t, e)), `"v":"1"`, `"v":"2"`, 1))
+	}
+	live, body := bad("test.live")
+	if err := r.nc.Publish(reviewer, body); err != nil {
+		t.Fatal(err)
+	}
+	stored, body := bad("test.stored")
+	if _, err := r.js(r.nc).Publish(t.Context(), "aee.work.low."+reviewer, body); err != nil {
+		t.Fatal(err)
+	}
+	command, body := bad("mesh.task.cancel")
+	if err := r.nc.Publish("aee.ctl."+reviewer, body); err != nil {
+		t.Fatal(err)
+	}
+	told := func(e *envelope.Envelope) (line map[string]any) {
+		for lines := bufio.NewScanner(strings.NewReader(log.String())); lines.Scan(); {
+			var l map[string]any
+			if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+				t.Fatal(err)
+			}
+			if l["id"] == e.ID {
+				line = l
+			}
+		}
+		return line
+	}
+	for name, want := range map[string]*envelope.Envelope{"live": live, "durable": stored, "command": command} {
+		eventually(t, name+" is told of", func() bool { return told(want) != nil })
+		got := told(want)
+		for key, value := range map[string]string{"corr": want.Corr, "intent": want.Intent, "from": want.From, "to": want.To,
+			"type": string(want.Type), "priority": string(want.Priority), "code": string(envelope.CodeInvalidEnvelope)} {
+			if got[key] != value {
+				t.Errorf("%s: the worker logs %s=%v, want %s", name, key, got[key], value)
+			}
+		}
+	}
+	if strings.Contains(log.String(), "top-secret") {
+		t.Error("a payload is in the log")
+	}
+}

@@ -68,16 +68,20 @@ func Salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 
 // SalvageFrom is [Salvage] of what an error of [Receive] says about the envelope.
 func SalvageFrom(err error, entity string) *envelope.Envelope {
-	partial := &envelope.Envelope{}
+	return Salvage(Readable(err), entity)
+}
+
+// Readable returns the fields that could be read of an envelope that [Receive] has refused.
+func Readable(err error) *envelope.Envelope {
 	var bad *envelope.InvalidError
 	var large *Oversized
 	switch {
 	case errors.As(err, &bad):
-		partial = bad.Partial()
+		return bad.Partial()
 	case errors.As(err, &large):
-		partial = large.Env
+		return large.Env
 	}
-	return Salvage(partial, entity)
+	return &envelope.Envelope{}
 }
 
 // intentRefused is the intent of an answer to a message whose own intent could
