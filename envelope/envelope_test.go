@@ -413,3 +413,14 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// A peer reads this text: it has no words of this program's own types.
+func TestReferencesThatAreNoArray(t *testing.T) {
+	t.Parallel()
+	for _, refs := range []string{`{}`, `"x"`, `5`, `true`} {
+		_, err := (&envelope.Envelope{Payload: []byte(`{"references":` + refs + `}`)}).References()
+		if err == nil || err.Error() != "payload.references must be an array of reference objects" {
+			t.Errorf("%s: %v", refs, err)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func readReferences(payload json.RawMessage) (refs []Reference, items []json.Raw
 			return nil
 		}
 		if err := json.Unmarshal(value, &items); err != nil {
-			return fmt.Errorf("payload.references must be an array of reference objects: %w", err)
+			return errors.New("payload.references must be an array of reference objects")
 		}
 		refs = make([]Reference, len(items))
 		for i, item := range items {
