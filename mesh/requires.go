@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // readRequires reads field requires of the task, once, into Requires and the members
@@ -68,8 +69,16 @@ func (n *Node) sign(e *envelope.Envelope, s *sign.Signer, durable bool) error {
 
 // BindTask sets requires.mesh to the prefix, unless that is empty, and with durable sets
 // requires.lane. Call it before you sign a task yourself; a [Node] calls it for the tasks
-// that it signs. It does nothing for envelopes that are not tasks. It fails if the task
-// names another mesh, or if it names the live lane and durable is set.
+// that it signs. It changes only tasks. It fails if the task names another mesh, or if it
+// names the live lane and durable is set. It fails for every envelope that a Node would not
+// send: one whose requires hold what looks like a credential, and an event, or a task to a
+// person or a channel, whose intent is under "aee.".
 func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
+	if err := requires.WithoutSecrets(task); err != nil {
+		return err
+	}
+	if err := wire.CheckIntent(task); err != nil {
+		return err
+	}
 	return requires.Bind(task, prefix, durable)
 }
