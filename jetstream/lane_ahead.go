@@ -50,9 +50,11 @@ type aheadWatch struct {
 const resetPause = 10
 
 // again has the source look at the stream, which it has to if the lane draws from a consumer
-// that its server may have recovered. What was found before holds until then.
+// that its server may have recovered. What was found before holds until then, and counts: the
+// requests of a lane may break off between any two looks.
 func (a *aheadWatch) again(notified bool) {
-	*a = aheadWatch{unsure: !notified || a.why != nil, begun: true, why: a.why, stuck: a.stuck, told: a.told, refused: a.refused, on: a.on, blind: a.blind}
+	a.unsure, a.begun = !notified || a.why != nil || a.strikes > 0, true
+	a.strikes = max(a.strikes, 0) // a reset that failed may be answered now
 }
 
 // asks reports whether the stream has to be asked, after a look at the consumer. held: a

@@ -270,6 +270,60 @@ func TestALaneRemembersThatItMayNotResetItsConsumer(t *testing.T) {
 	w.restored(t)
 }
 
+// A lane whose requests for tasks break off after each look, as while a cluster elects one leader
+// after the other, counts what it found before.
+func TestALaneWhoseRequestsBreakOffResetsAConsumerThatIsAhead(t *testing.T) {
+	t.Parallel()
+	for _, sleeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sleeps %t", sleeps), func(t *testing.T) {
+			t.Parallel()
+			ctx, js := testContext(t), start(t)
+			apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+			q := jetstream.NewQueue(js, subject.Map{})
+			submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("stuck")})
+			reset(t, js, normalOfX, 1000)
+			resets := requestsTo(t, js, "$JS.API.CONSUMER.RESET."+normalOfX, "")
+			inbox := ""
+			requests, err := js.Conn().SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + normalOfX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opts := alert(sleeps)
+			opts.Check = 500 * time.Millisecond
+			if sleeps {
+				opts.Notifier = jetstream.Paced(q.NewNotifier(), 20*time.Millisecond, 0)
+			}
+			w := startLaneOf(t, js, q, "agent.x", 4, opts)
+			for looked := (time.Time{}); resets.Load() == 0; {
+				waitFor(t, "another look", func() bool { return w.Health().Parts[2].Looked.After(looked) })
+				looked = w.Health().Parts[2].Looked
+				for { // the newest request
+					wait := time.Millisecond
+					if inbox == "" {
+						wait = patience
+					}
+					msg, err := requests.NextMsg(wait)
+					if err != nil {
+						break
+					}
+					inbox = msg.Reply
+				}
+				end := &nats.Msg{Subject: inbox, Header: nats.Header{"Status": {"409"}, "Description": {"Leadership Change"}}}
+				if err := js.Conn().PublishMsg(end); err != nil {
+					t.Fatal(err)
+				}
+				if ctx.Err() != nil {
+					t.Fatal("the consumer is not reset")
+				}
+			}
+			if d := w.done(t); string(d.Data) != "stuck" {
+				t.Errorf("got %q", d.Data)
+			}
+			w.restored(t)
+		})
+	}
+}
+
 // Several workers that notice it at the same time have every task delivered.
 func TestLanesResetAConsumerTogether(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func (l *Lane) starts(s *source) {
 	s.asked, s.want, s.hot, s.doubt, s.tries, s.mendAt = 0, 0, false, false, 0, time.Time{}
 	s.dozing, s.busy, s.dozeAt, s.emptyAt = false, time.Now(), time.Time{}, time.Time{}
 	s.ready = s.ready && n != nil
-	s.ahead.why, s.ahead.stuck, s.ahead.told = nil, 0, false
+	s.ahead = aheadWatch{refused: s.ahead.refused, on: s.ahead.on, blind: s.ahead.blind}
 	s.ahead.again(n != nil)
 	s.asleep = n != nil && l.maySleep(s) && (l.registered || s.ready || s.spec.Priority != "normal")
 	if s.asleep {
