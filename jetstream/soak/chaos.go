@@ -17,6 +17,7 @@ type chaos struct {
 	client  door
 	second  *second // nil: there is none
 	lease   time.Duration
+	late    time.Duration // see [Options].Late
 
 	// begun is called when a fault strikes, ended when everything that it broke works
 	// again.
@@ -174,11 +175,15 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	case WorkerStop, WorkerBlink:
 		c.strike(&s)
 		p.pause()
-		if at != nil {
+		if at != nil && c.late == 0 {
 			at.pass()
 		}
 		pause.For(ctx, f.For)
 		p.resume()
+		if at != nil && c.late > 0 {
+			pause.For(ctx, c.late)
+			at.pass()
+		}
 		c.mended(s)
 		return nil
 	}

@@ -51,6 +51,9 @@ type Options struct {
 	At   []Point
 	// To, if set, lists the agents that clients submit tasks to.
 	To []string
+	// Late is for how long a worker that was stopped at a point, and runs again, still waits
+	// there: its lane may have got the message again by then. Default: it does not wait.
+	Late time.Duration
 	// Break, if set, makes workers break a promise, to test that the soak notices: one of
 	// [Breaks].
 	Break string
@@ -322,7 +325,7 @@ func (s *soak) strike(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, s.For)
 		defer cancel()
 	}
-	c := &chaos{servers: s.servers, workers: s.workers, client: s.client, second: s.second, lease: s.Lease, begun: s.struck, ended: s.mended}
+	c := &chaos{servers: s.servers, workers: s.workers, client: s.client, second: s.second, lease: s.Lease, late: s.Late, begun: s.struck, ended: s.mended}
 	return c.run(ctx, plan(s.Options))
 }
 
