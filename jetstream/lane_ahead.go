@@ -133,15 +133,16 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if errors.Is(err, ErrDenied) {
+		err = ErrDenied
+		a.refused, a.on = err, reconnects // each further attempt is a line in the server's log
+	}
 	switch {
 	case l.stopped || !s.ready || errors.Is(err, errMoved):
 		return
-	case errors.Is(err, ErrDenied):
-		err = ErrDenied
-		a.refused, a.on = err, reconnects // each further attempt is a line in the server's log
 	case err == nil:
 		a.strikes, s.looked = 0, time.Time{} // look now whether it delivers
-	default:
+	case a.refused == nil:
 		a.strikes = -resetPause
 	}
 	what := fmt.Sprintf("consumer %s/%s is ahead of its stream and ", s.stream, s.consumer)
