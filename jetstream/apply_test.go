@@ -245,8 +245,8 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 8; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
-		"update aee_keys: topology none, should be 8; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 9; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
+		"update aee_keys: topology none, should be 9; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -328,7 +328,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 8 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 9 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -138,6 +139,18 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	}
 	sorted.By(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
 	return all, nil
+}
+
+// Undrawn counts the messages of [StreamWork] by subject, of subjects that belong to no entity
+// and priority, so that no worker draws from them. Since topology 9 the stream takes none of a
+// priority that there is not.
+func (q *Queue) Undrawn(ctx context.Context) (map[string]int, error) {
+	subjects, err := api.Subjects(ctx, q.js, q.name(), q.m.AllWork())
+	maps.DeleteFunc(subjects, func(s string, _ int) bool {
+		a, err := q.m.Parse(s)
+		return err == nil && a.Kind == subject.Work
+	})
+	return subjects, err
 }
 
 // backlogs collects the backlogs.

@@ -53,7 +53,12 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		return
 	}
 	c.version(have.Metadata, &next.Metadata)
-	if all := subject.Union(have.Subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
+	subjects := have.Subjects
+	if spec.Former != nil {
+		former := spec.Former(opts.Map)
+		subjects = slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { return slices.Contains(former, s) })
+	}
+	if all := subject.Union(subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
 		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
 		next.Subjects = all
 	}

@@ -125,7 +125,7 @@ func TestApplyRepairsConsumers(t *testing.T) {
 	report, err := jetstream.Apply(ctx, js, opts)
 	want := []string{
 		"none AEE_WORK",
-		"update AEE_WORK/urgent-agent=2Ex: topology none, should be 8; filter_subject aee.work.urgent.agent.*, should be aee.work.urgent.agent.x; max_deliver 5, should be -1; max_ack_pending 1000, should be -1; " +
+		"update AEE_WORK/urgent-agent=2Ex: topology none, should be 9; filter_subject aee.work.urgent.agent.*, should be aee.work.urgent.agent.x; max_deliver 5, should be -1; max_ack_pending 1000, should be -1; " +
 			"priority_groups none, should be topology-6; backoff [1s], should be none; inactive_threshold 1h0m0s, should be none; max_waiting 8, should be 4096 (it cannot be changed without making the consumer anew)",
 		"create AEE_WORK/high-agent=2Ex",
 		"create AEE_WORK/normal-agent=2Ex",

@@ -21,7 +21,8 @@
 //	AEE_BUS            bus.>           7 days    what `watch --since` replays
 //	AEE_HUMAN          human.>        30 days    people's inboxes
 //	AEE_JOURNAL        aee.journal.>   1 day     envelopes, what aee.context.fetch reads
-//	AEE_WORK           aee.work.>     no limit   durable tasks, until they are done
+//	AEE_WORK           aee.work.P.>   no limit   durable tasks, until they are done; P is
+//	                                             one of the four priorities
 //	AEE_SCHEDULE       aee.schedule.> no limit   durable tasks that wait for their time,
 //	                   aee.due.>                 and those whose time has come
 //	AEE_REPLY          aee.reply.>     7 days    what durable tasks stream, replies of others than runs

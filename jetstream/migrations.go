@@ -45,6 +45,7 @@ func Migrations() []Migration {
 		{Version: 6, About: "the reply of a run beside its record, so that the end of a task of one step is one write; a bucket of the entities that have a durable lane, so that agents without tasks need no consumers"},
 		{Version: 7, About: "a bucket of schema templates, and of what agents learn from payloads that fit none of their keys"},
 		{Version: 8, About: "consumers that refuse workers from before topology 6, which would do tasks again that have ended with their reply alone"},
+		{Version: 9, About: "a work queue that takes tasks of the four priorities alone"},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -199,7 +200,7 @@ func migrateFrom(t *testing.T, version int) {
 		switch name {
 		case jetstream.StreamBus:
 			was.AllowMsgTTL = true
-		case "KV_" + jetstream.BucketState:
+		case "KV_" + jetstream.BucketState, jetstream.StreamWork:
 			was.Subjects = is.Subjects
 		}
 		if !reflect.DeepEqual(is, was) {
@@ -273,5 +274,69 @@ func TestANewerTopologyIsLeftAlone(t *testing.T) {
 	}
 	if after := configs(t, js); !reflect.DeepEqual(before, after) {
 		t.Errorf("something was changed:\n%+v\n%+v", before, after)
+	}
+}
+
+// A task of a priority that there is not is refused, so that its sender learns of it. What a mesh
+// of an older topology has stored, and what its workers do, stays as it is.
+func TestTasksOfNoPriorityAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "acme.eu"} {
+		ctx, js, m := testContext(t), start(t), prefix(t, p)
+		raw, err := os.ReadFile(recorded(8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []natsjs.StreamConfig
+		if err := json.Unmarshal(raw, &all); err != nil {
+			t.Fatal(err)
+		}
+		cfg := all[slices.IndexFunc(all, func(c natsjs.StreamConfig) bool { return c.Name == jetstream.StreamWork })]
+		cfg.Name, cfg.Subjects = jetstream.StreamWork+m.Suffix(), []string{m.AllWork(), "jobs.of.others"}
+		if _, err := js.CreateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+		q := jetstream.NewQueue(js, m)
+		work := func(priority string) string { return strings.TrimSuffix(m.AllWork(), ">") + priority + ".agent.x" }
+		for _, priority := range []string{"bogus", "normal"} {
+			if _, err := js.Publish(ctx, work(priority), []byte("before")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := startLane(t, js, m, "agent.x", 4, alert(true))
+		waitFor(t, "a task that is drawn before", func() bool { return w.Health().Unacked == 1 })
+
+		want := append([]string{"jobs.of.others"}, m.AllWorkByPriority()...)
+		for range 2 {
+			apply(t, js, jetstream.Options{Map: m})
+			if got := configs(t, js)[cfg.Name].Subjects; !slices.Equal(got, want) {
+				t.Errorf("the stream captures %q, want %q", got, want)
+			}
+		}
+		if _, err := js.Publish(ctx, work("bogus"), nil, natsjs.WithRetryAttempts(0)); !errors.Is(err, natsjs.ErrNoStreamResponse) {
+			t.Errorf("a task of no priority: %v", err)
+		}
+		if d := w.done(t); string(d.Data) != "before" {
+			t.Errorf("got %q", d.Data)
+		}
+		for _, priority := range subject.Priorities() {
+			if _, err := q.Submit(ctx, jetstream.Submission{Entity: "agent.x", Priority: priority}); err != nil {
+				t.Errorf("%s: %v", priority, err)
+			}
+			w.done(t)
+		}
+		if got, err := q.Undrawn(ctx); err != nil || !reflect.DeepEqual(got, map[string]int{work("bogus"): 1}) {
+			t.Errorf("from no consumer can be drawn %v, %v", got, err)
+		}
+		stream, err := js.Stream(ctx, cfg.Name)
+		if err == nil {
+			err = stream.Purge(ctx, natsjs.WithPurgeSubject(work("bogus")))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := q.Undrawn(ctx); err != nil || len(got) != 0 {
+			t.Errorf("purged, %v, %v", got, err)
+		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // TopologyVersion is raised with every change of [Topology] that must be applied to a
 // server.
-const TopologyVersion = 8
+const TopologyVersion = 9
 
 // oldestWorkers is the oldest topology whose releases may draw durable tasks. It is raised
 // with a change of what is stored of a run that older workers would misunderstand:
@@ -70,6 +70,10 @@ type Spec struct {
 	// captures besides its keys. Nil: none.
 	Subjects func(subject.Map) []string
 
+	// Former returns the patterns of earlier versions that [Apply] takes away, as they capture
+	// more than Subjects. Nil: none.
+	Former func(subject.Map) []string
+
 	// Config is the stream's configuration except its name and subjects. Its MaxAge,
 	// MaxBytes and MaxMsgsPerSubject are the limits of a new stream; -1 is no limit.
 	Config natsjs.StreamConfig
@@ -124,7 +128,8 @@ func Topology() []Spec {
 		{
 			Name: StreamWork, Kind: KindStream,
 			About:    "durable tasks, until they are done",
-			Subjects: func(m subject.Map) []string { return []string{m.AllWork()} },
+			Subjects: subject.Map.AllWorkByPriority,
+			Former:   func(m subject.Map) []string { return []string{m.AllWork()} },
 			Config:   work(256 * mib),
 		},
 		{

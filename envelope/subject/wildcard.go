@@ -21,6 +21,16 @@ func (m Map) AllCtl() string { return m.dot + root + ".ctl.>" }
 // AllWork is the pattern of all durable tasks.
 func (m Map) AllWork() string { return m.dot + root + ".work.>" }
 
+// AllWorkByPriority is one pattern of durable tasks for each priority. [Map.AllWork] also
+// matches subjects of no priority, from which no worker draws.
+func (m Map) AllWorkByPriority() []string {
+	var all []string
+	for _, p := range Priorities() {
+		all = append(all, m.dot+root+".work."+p+".>")
+	}
+	return all
+}
+
 // WorkOf is the pattern of one entity's durable tasks, of every priority.
 func (m Map) WorkOf(entity string) (string, error) {
 	return m.entity(root+".work.*.", entity)

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -65,7 +68,8 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f inspect.Fsy
 func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.Instance) {
 	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
-	list, err := jetstream.NewQueue(js, d.subjects).Backlog(ctx)
+	queue := jetstream.NewQueue(js, d.subjects)
+	list, err := queue.Backlog(ctx)
 	if errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) {
 		return // there is no durable lane; reported above
 	}
@@ -95,6 +99,23 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 		text += "; " + strings.Join(problems[:min(5, len(problems))], "; ")
 	}
 	d.tell("queues", outcome, hint, "%s", text)
+	d.undrawn(ctx, queue)
+}
+
+// undrawn reports messages of the work queue that no worker will ever take, as those of a
+// priority that there is not, which the queue took before topology 9.
+func (d *doctor) undrawn(ctx context.Context, queue *jetstream.Queue) {
+	subjects, err := queue.Undrawn(ctx)
+	if err != nil || len(subjects) == 0 {
+		return // it has just been asked for the others
+	}
+	messages := 0
+	for _, n := range subjects {
+		messages += n
+	}
+	work := jetstream.StreamWork + d.subjects.Suffix()
+	d.tell("queues", "warn", fmt.Sprintf("\"nats stream purge %s --subject SUBJECT\" removes them.", work), "%s holds %s on subjects of no agent and priority, which no worker takes: %s",
+		work, term.Counted(messages, "message", "messages"), fewNames(slices.Sorted(maps.Keys(subjects))))
 }
 
 // health reports an agent that is unhealthy, and why: for example because it
