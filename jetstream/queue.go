@@ -118,6 +118,13 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, err
 	})
 }
 
+// Missing reports whether the server says that there is no [StreamWork], or no JetStream. It does
+// not say so of a stream without a leader, nor to a user who may not ask.
+func (q *Queue) Missing(ctx context.Context) bool {
+	err := api.Request(ctx, q.js, "STREAM.INFO."+q.name(), nil, nil)
+	return errors.Is(err, natsjs.ErrStreamNotFound) || Off(err)
+}
+
 // Has reports whether [StreamWork] still holds a task of an entity under a sequence, and is, if
 // not nil, says that it is the right one: a stream that was made anew, or restored from an older
 // copy, has other messages under sequences that are written down. The stream's leader answers. It

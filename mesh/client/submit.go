@@ -31,6 +31,8 @@ type SubmitOptions struct {
 	After time.Duration
 	// CBOR encodes the task as CBOR; the replies are then CBOR, too.
 	CBOR bool
+	// OnRetry, if set, is called before each retry: see [Client.Submit].
+	OnRetry func(wait time.Duration, why error)
 }
 
 // Submitted confirms that the server has stored a task.
@@ -46,6 +48,9 @@ type Submitted struct {
 // error, the task will be done and answered once: [Client.Result] returns the answer. The
 // task is signed if the node has a signer. Submitting the same envelope again is safe. Do
 // that after an error that wraps [jetstream.ErrUncertain].
+//
+// While JetStream elects a leader or does not answer, Submit retries: until ctx ends, for 30
+// seconds at most, and no longer than requires.timeout_ms.
 func (c *Client) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Submitted, error) {
 	d := c.cfg.Stores
 	if d == nil {
@@ -80,9 +85,9 @@ func (c *Client) Submit(ctx context.Context, task *envelope.Envelope, opts Submi
 	if err != nil {
 		return Submitted{}, err
 	}
-	stored, err := d.Queue.Submit(ctx, jetstream.Submission{
+	stored, err := c.store(ctx, task, jetstream.Submission{
 		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: *body, Header: header, At: at,
-	})
+	}, opts.OnRetry)
 	if err != nil {
 		return Submitted{}, err
 	}

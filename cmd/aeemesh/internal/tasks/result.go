@@ -214,6 +214,13 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 		return err
 	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
+	retried := false
+	opts.OnRetry = func(_ time.Duration, why error) {
+		if !retried {
+			a.Term.Warn("%s; trying again", outcome.Text(why))
+		}
+		retried = true
+	}
 	if f.detach {
 		receipt, err := s.Node.Submit(ctx, task, opts)
 		if err != nil {

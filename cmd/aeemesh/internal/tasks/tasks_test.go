@@ -28,6 +28,13 @@ import (
 func command(t *testing.T, make func(*session.App) *cobra.Command, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, words natstest.Buffer
+	err = commandTo(t, &out, &words, make, args...)
+	return out.String(), words.String(), err
+}
+
+// commandTo is command with the buffers that it prints to.
+func commandTo(t *testing.T, out, words *natstest.Buffer, make func(*session.App) *cobra.Command, args ...string) error {
+	t.Helper()
 	home := t.TempDir()
 	env := func(name string) string {
 		if strings.HasPrefix(name, "XDG_") || name == "HOME" {
@@ -35,7 +42,7 @@ func command(t *testing.T, make func(*session.App) *cobra.Command, args ...strin
 		}
 		return ""
 	}
-	a := &session.App{Env: env, Stdin: strings.NewReader(""), Term: term.New(&out, &words, env), ByEnv: map[string]bool{}}
+	a := &session.App{Env: env, Stdin: strings.NewReader(""), Term: term.New(out, words, env), ByEnv: map[string]bool{}}
 	a.StartTelemetry = func(context.Context) (*session.Telemetry, error) {
 		return &session.Telemetry{Stop: func() {}}, nil
 	}
@@ -43,8 +50,7 @@ func command(t *testing.T, make func(*session.App) *cobra.Command, args ...strin
 	a.AddConnectFlags(root.PersistentFlags())
 	root.AddCommand(make(a))
 	root.SetArgs(args)
-	err = root.ExecuteContext(t.Context())
-	return out.String(), words.String(), err
+	return root.ExecuteContext(t.Context())
 }
 
 // --cbor holds for what gets no answer, too: an event, and a live task whose sender does not wait.
@@ -130,6 +136,33 @@ func TestAnEnvelopeThatIsSentAgainIsStoredOnce(t *testing.T) {
 	}
 	if n := stream.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d tasks are stored", n)
+	}
+}
+
+// While no stream takes a durable task, "send" says so once, and tries again.
+func TestSendTriesAgainUntilAStreamAnswers(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "sender", Password: "s", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.STREAM.INFO.>"}}}},
+		{Name: "operator", Password: "o"},
+	}})
+	js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo("operator", "o")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := newTask("agent.later")
+	file := write(t, task)
+	var out, words natstest.Buffer
+	sent := make(chan error, 1)
+	go func() {
+		sent <- commandTo(t, &out, &words, SendCommand, "send", "--nats", srv.ClientURL(), "--user", "sender", "--password", "s", "--envelope", file, "--durable", "--detach")
+	}()
+	natstest.Eventually(t, "it says that it tries again", func() bool { return strings.Contains(words.String(), "no response from stream; trying again") })
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := natstest.Within(t, "the end of send", sent); err != nil || out.String() != task.ID+"\n" || strings.Count(words.String(), "trying again") != 1 {
+		t.Errorf("%v: printed %q and %q", err, out.String(), words.String())
 	}
 }
 
