@@ -115,7 +115,7 @@ var floors = []struct {
 	{"worker", []string{"agents/worker"}},
 	{"examples", []string{"examples/*", "examples/*/*"}},
 	{"proof", []string{"jetstream/soak"}},
-	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify", "cmd/aeemesh/internal/startup"}},
+	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/scratch", "cmd/aeemesh/internal/sdnotify", "cmd/aeemesh/internal/startup"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
 	{"session", []string{"cmd/aeemesh/internal/session"}},
 	{"operator", []string{"cmd/aeemesh/internal/operator", "cmd/aeemesh/internal/telemetry"}},

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/scratch"
 )
 
 // benchOptions are the settings of one bench run.
@@ -297,14 +298,17 @@ func startRole(ctx context.Context, name string, args ...string) (*role, string,
 	return r, strings.TrimSpace(string(line[:n])), nil
 }
 
+// scratchName is what the names of the directories begin with that servers store in.
+const scratchName = "aeemesh-bench-"
+
 // withServer starts a server with JetStream that stores in a directory of its own, calls f
 // with a connection to it, and removes all.
 func withServer(ctx context.Context, f func(server *role, conn *nats.Conn, js natsjs.JetStream) error, args ...string) (err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
+	dir, remove, err := scratch.Dir(os.TempDir(), scratchName)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	server, url, err := startRole(ctx, "server", append([]string{"--store", dir}, args...)...)
 	if err != nil {
 		return err

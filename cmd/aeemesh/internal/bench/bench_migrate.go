@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/scratch"
 	"github.com/aeemesh/aeemesh/jetstream/soak"
 )
 
@@ -119,11 +120,11 @@ func printMove(w io.Writer, asJSON bool, r moveRow) error {
 
 // measure makes one row, on servers of its own.
 func (o moveOptions) measure(ctx context.Context, way string, n int) (row moveRow, err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
+	dir, remove, err := scratch.Dir(os.TempDir(), scratchName)
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	b := &moveBench{moveOptions: o, reports: make(chan moveReport, 64), to: "any"}
 	defer b.stop()
 	source, err := b.system(ctx, filepath.Join(dir, "source"), sourceSystem)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/scratch"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -87,30 +88,21 @@ Nothing is changed, and nothing is left behind.`,
 	return c
 }
 
-// scratchName is what the names of scratch directories begin with.
-const scratchName = "aeemesh-demo-"
-
-// Scratch makes a directory for a while: where temporary files are, or where there
-// is no such place, as in an image of one program, in the working directory. Those of demos
-// that were killed are removed. remove removes it.
-func Scratch() (dir string, remove func(), err error) {
-	removeAbandoned(os.TempDir(), scratchName)
-	if dir, err = os.MkdirTemp("", scratchName); err != nil {
-		removeAbandoned(".", "."+scratchName)
-		here, failed := os.MkdirTemp(".", "."+scratchName)
-		if failed == nil {
-			dir, failed = filepath.Abs(here)
-		}
-		if failed != nil {
-			return "", nil, outcome.Hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
-		}
+// Scratch makes a directory for a while: where temporary files are, or where there is no such
+// place, as in an image of one program, in the working directory. remove removes it.
+func Scratch() (dir string, remove func() error, err error) {
+	const name = "aeemesh-demo-"
+	if dir, remove, err = scratch.Dir(os.TempDir(), name); err == nil {
+		return dir, remove, nil
 	}
-	release, err := own(dir)
-	if err != nil {
-		os.RemoveAll(dir)
-		return "", nil, err
+	here, remove, failed := scratch.Dir(".", "."+name)
+	if failed == nil {
+		dir, failed = filepath.Abs(here)
 	}
-	return dir, func() { os.RemoveAll(dir); release() }, nil
+	if failed != nil {
+		return "", nil, outcome.Hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
+	}
+	return dir, remove, nil
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -118,7 +110,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
 	}
 	session.OutliveReaders() // "demo | head" must not leave the workers behind
-	var remove func()
+	var remove func() error
 	if d.scratch, remove, err = Scratch(); err != nil {
 		return err
 	}

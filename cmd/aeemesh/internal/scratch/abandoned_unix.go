@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package demo
+package scratch
 
 import (
 	"os"
@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// ownerFile is the file in a scratch directory on which its demo has a lock for as long as it
+// ownerFile is the file in a scratch directory on which its process has a lock for as long as it
 // lives, also if it is killed.
 const ownerFile = ".owner"
 
 // own locks a scratch directory until release is called.
 func own(dir string) (release func(), err error) {
-	// The lock comes before the name, so that no other demo finds the file without it.
+	// The lock comes before the name, so that no other process finds the file without it.
 	path := filepath.Join(dir, ownerFile)
 	f, err := os.Create(path + ".new")
 	if err != nil {
@@ -33,7 +33,7 @@ func own(dir string) (release func(), err error) {
 
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// removeAbandoned removes this user's scratch directories in a directory whose demo has ended
+// removeAbandoned removes this user's scratch directories in a directory whose process has ended
 // without removing them. One that cannot be examined stays.
 func removeAbandoned(in, prefix string) {
 	entries, err := os.ReadDir(in)
