@@ -20,6 +20,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/scratch"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // benchOptions are the settings of one bench run.
@@ -101,7 +102,7 @@ func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) err
 	}
 	defer server.stop()
 	if !o.json {
-		fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d; %d characters of payload\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds, o.payload)
+		fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d; %d characters of payload\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds, o.payload)
 		fmt.Fprintf(stdout, "%-9s %8s %10s %9s %9s %9s %7s\n", "", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "ratio")
 	}
 	b := &bench{benchOptions: o, url: url, server: server}

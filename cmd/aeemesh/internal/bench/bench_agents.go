@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -84,7 +85,7 @@ priority, and its next one. All of them have to be answered.`,
 
 func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Writer) error {
 	if !o.json {
-		fmt.Fprintf(stderr, "%d cores, %s; idle for %v; times in ms\n", runtime.NumCPU(), runtime.Version(), o.idle)
+		fmt.Fprintf(stderr, "%s, %s; idle for %v; times in ms\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.idle)
 		fmt.Fprintf(stdout, "%7s %7s %10s %10s %9s %9s %17s %17s %17s\n", "agents", "up s", "worker KB", "server KB", "worker %", "server %", "first p50/p99", "other p50/p99", "awake p50/p99")
 	}
 	for _, n := range o.agents {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -97,7 +98,7 @@ only).`,
 
 func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, only string, stdout, stderr io.Writer) error {
 	if !o.json {
-		fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d; %d characters of payload; one replica\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds, o.payload)
+		fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d; %d characters of payload; one replica\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds, o.payload)
 		fmt.Fprintf(stdout, "%-7s %-14s %8s %8s %10s %9s %9s %9s %7s %7s %7s %7s\n", "sync", "", "bytes", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "server", "worker", "client", "ratio")
 	}
 	for _, sync := range syncs {

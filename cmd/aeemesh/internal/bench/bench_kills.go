@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -115,7 +116,7 @@ func runBenchKills(ctx context.Context, o killOptions) error {
 			return err
 		}
 		if !o.json {
-			fmt.Fprintf(o.stderr, "%d cores, %s; %d workers, %d runs and %d live tasks; lease %v\n", runtime.NumCPU(), runtime.Version(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
+			fmt.Fprintf(o.stderr, "%s, %s; %d workers, %d runs and %d live tasks; lease %v\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
 			fmt.Fprintf(o.stdout, "%-44s %6s %8s %8s %8s %8s\n", "", "times", "p50 ms", "p90 ms", "p99 ms", "max ms")
 		}
 		b := &killBench{killOptions: o, url: conn.ConnectedUrl(), server: server, node: node, rand: rand.New(rand.NewPCG(o.seed, o.seed)), crew: map[int]*role{}}

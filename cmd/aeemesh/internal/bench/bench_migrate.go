@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/scratch"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream/soak"
 )
 
@@ -83,7 +84,7 @@ answer their sender. The first move of each row is not counted.`,
 				}
 			}
 			if !o.json {
-				fmt.Fprintf(stderr, "%d cores, %s; %d moves each; times in ms\n", runtime.NumCPU(), runtime.Version(), o.moves)
+				fmt.Fprintf(stderr, "%s, %s; %s each; times in ms\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), term.Counted(o.moves, "move", "moves"))
 				fmt.Fprintf(stdout, "%-8s %10s %6s %8s %8s %8s %8s   %26s\n", "to", "bytes", "moves", "p50", "p90", "p99", "max", "p50 of stop, carry, step")
 			}
 			for _, way := range o.ways {

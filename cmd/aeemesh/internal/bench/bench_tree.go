@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -73,7 +74,7 @@ Hops are counted and their bounds checked, as in production.`,
 func runBenchTree(ctx context.Context, o benchOptions, chains, fans []int, stdout, stderr io.Writer) error {
 	return withServer(ctx, func(_ *role, conn *nats.Conn, js natsjs.JetStream) error {
 		if !o.json {
-			fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds)
+			fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds)
 			fmt.Fprintf(stdout, "%-8s %5s %-8s %10s %10s %10s %7s\n", "", "hops", "", "p50 µs", "p99 µs", "µs a hop", "ratio")
 		}
 		b := &benchTree{benchOptions: o, stdout: stdout, conn: conn}

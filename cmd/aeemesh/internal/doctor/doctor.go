@@ -268,7 +268,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Off)
 		return
 	}
-	d.tell("jetstream", "ok", "", "on, %d streams, %s stored", report.Account.Streams, term.Size(report.Account.Store))
+	d.tell("jetstream", "ok", "", "on, %s, %s stored", term.Counted(report.Account.Streams, "stream", "streams"), term.Size(report.Account.Store))
 	d.streams(report.Streams)
 	d.groups(report.Streams)
 	d.room(ctx, js, report.Streams)

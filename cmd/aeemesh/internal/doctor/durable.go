@@ -47,7 +47,7 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f inspect.Fsy
 	const name = "durable"
 	switch {
 	case memory:
-		d.tell(name, "warn", "Make the streams anew with file storage.", "not against a restart of the server: what it stores is in memory (%d replicas)", replicas)
+		d.tell(name, "warn", "Make the streams anew with file storage.", "not against a restart of the server: what it stores is in memory (%s)", term.Counted(replicas, "replica", "replicas"))
 	case replicas > 1 && missing != "":
 		d.tell(name, "warn", "Start what is down. Until then less may fail.", "against the death of workers, and of %d of %d servers now: %s", mayLose, replicas, missing)
 	case replicas > 1:
@@ -94,7 +94,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	if len(problems) > 0 {
 		outcome, hint = "warn", "\"aeemesh queues\" shows them."
 	}
-	text := fmt.Sprintf("%d durable tasks wait, workers have %d, %d dead letters", waiting, inWork, dead)
+	text := fmt.Sprintf("%s, workers have %d, %s", term.Counted(waiting, "durable task waits", "durable tasks wait"), inWork, term.Counted(dead, "dead letter", "dead letters"))
 	if len(problems) > 0 {
 		text += "; " + strings.Join(problems[:min(5, len(problems))], "; ")
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
@@ -123,7 +124,7 @@ func (k *KeyKeeper) Trouble() string {
 		why = append(why, fmt.Sprintf("key %s is not trusted, because %s cannot be read", f.KID, f.File))
 	}
 	if n := len(k.faults) - most; n > 0 {
-		why = append(why, fmt.Sprintf("%d more keys cannot be read", n))
+		why = append(why, term.Counted(n, "more key", "more keys")+" cannot be read")
 	}
 	return strings.Join(why, "; ")
 }
