@@ -247,6 +247,7 @@ type Call struct {
 	ID   string    `json:"id"`  // of the task
 	To   string    `json:"to"`
 	Live bool      `json:"live,omitempty"` // over the live lane
+	Job  bool      `json:"job,omitempty"`  // of Live: answered with a job id, and done over the durable lane
 	At   time.Time `json:"at,omitzero"`
 
 	// Sent are the digests of the tasks that were sent under ID over the durable lane: of several

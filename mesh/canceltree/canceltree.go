@@ -221,7 +221,7 @@ func (w *walk) fresh(level []branch) (out []branch) {
 // cancel cancels one task and returns those below it.
 func (w *walk) cancel(ctx context.Context, b branch) []branch {
 	before, known := w.read(ctx, b)
-	if b.call.Live && before == nil && known {
+	if b.call.Live && !b.call.Job && before == nil && known {
 		if b.orphan { // otherwise the worker that ends its caller cancels it
 			w.cancelLive(ctx, b)
 		}

@@ -52,7 +52,7 @@ func (b *Builder) below(m *state.Mesh, at time.Time) {
 		b.Step(at, m.Entity, intent, s)
 	}
 	for _, c := range m.Calls {
-		step(c.At, intents.RunStepStarted, intents.StepEvent{Step: c.Key, To: c.To, Child: c.ID, Durable: !c.Live})
+		step(c.At, intents.RunStepStarted, intents.StepEvent{Step: c.Key, To: c.To, Child: c.ID, Durable: !c.Live || c.Job})
 	}
 	for _, w := range m.Waits {
 		s := intents.StepEvent{Step: w.Key, To: w.Entity, Child: w.TaskID, Durable: true}

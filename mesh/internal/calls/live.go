@@ -125,8 +125,7 @@ func (o *outgoing) awaitWorker(ctx context.Context, wait time.Duration) error {
 // the same key: no caller waits for them any more.
 func (o *outgoing) stopEarlier(key string) {
 	for _, call := range o.Run.openCalls(key) {
-		if call.Live {
-			o.stopLive(call)
+		if call.Live && o.stop(call) {
 			o.remove(call.ID)
 		}
 	}
@@ -142,6 +141,11 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 	if o.Stores == nil || wire.ReadJSON(o.a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
 		o.remove(task.ID)
 		return nil
+	}
+	if o.Run != nil {
+		if err := o.Run.markJob(task.ID); err != nil {
+			return err
+		}
 	}
 	_, until := o.times(ctx, o.a.Began)
 	wait, cancel := context.WithDeadline(ctx, until)

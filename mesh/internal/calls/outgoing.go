@@ -196,10 +196,7 @@ func (o *outgoing) cancel(call state.Call) {
 	if o.Run != nil && o.Port.Stopped() {
 		return
 	}
-	if call.Live {
-		o.stopLive(call)
-	} else if !o.stopDurable(call) {
-		return // the worker that ends the run tries again
+	if o.stop(call) { // otherwise the worker that ends the run tries again
+		o.remove(call.ID)
 	}
-	o.remove(call.ID)
 }

@@ -94,6 +94,19 @@ func (r *Run) addCalls(calls []state.Call) error {
 	})
 }
 
+// markJob records that a call was answered with a job id.
+func (r *Run) markJob(id string) error {
+	return r.Port.Change(func(c *state.Checkpoint) error {
+		for i := range c.Mesh.Calls {
+			if call := &c.Mesh.Calls[i]; call.ID == id {
+				call.Job = true
+				c.Mesh.Step = state.Step{Kind: state.StepCall, Name: call.Key, Detail: call.To}
+			}
+		}
+		return nil
+	})
+}
+
 // lacks reports whether a recorded call lacks the digest of the task that is sent for it now.
 func lacks(recorded, call state.Call) bool {
 	return len(call.Sent) > 0 && !slices.Contains(recorded.Sent, call.Sent[0])

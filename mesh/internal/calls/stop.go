@@ -30,14 +30,19 @@ func (a *Agent) Stop(open []state.Call) {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			if call.Live {
-				a.stopLive(call)
-			} else {
-				a.stopDurable(call)
-			}
+			a.stop(call)
 		})
 	}
 	all.Wait()
+}
+
+// stop cancels a call, and reports whether it need not be cancelled again.
+func (a *Agent) stop(call state.Call) bool {
+	if call.Live && !call.Job {
+		a.stopLive(call)
+		return true
+	}
+	return a.stopDurable(call)
 }
 
 // stopLive asks the workers of another agent to cancel a task that this agent sent
@@ -101,6 +106,6 @@ func (a *Agent) sendStop(call state.Call) error {
 
 // newCancel returns the command to cancel a task that this agent sent, signed.
 func (a *Agent) newCancel(call state.Call) (*envelope.Envelope, error) {
-	e := sender.NewCommand(a.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live})
+	e := sender.NewCommand(a.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live || call.Job})
 	return e, a.sign(e, false)
 }
