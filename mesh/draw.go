@@ -211,7 +211,7 @@ const maxEarlyDelay = 10 * time.Minute
 // resumed looks up the run that the message resumes.
 func (ds *deliveries) resumed(r *Run) error {
 	id := r.hold.Header.Get(wire.HeaderRun)
-	if id == "" {
+	if id == "" || len(id) > state.MaxRun {
 		return nil
 	}
 	rec, err := ds.cfg.States.Get(ds.ctx, state.ID{Entity: ds.host.Entity, Run: id})

@@ -114,7 +114,10 @@ func (c *Client) Run(ctx context.Context, entity, id string) (*state.Checkpoint,
 	if d == nil {
 		return nil, sender.ErrLiveOnly
 	}
-	rec, err := d.States.Get(ctx, state.ID{Entity: entity, Run: id})
+	rec, err := state.Record{}, state.ErrNotFound
+	if len(id) <= state.MaxRun {
+		rec, err = d.States.Get(ctx, state.ID{Entity: entity, Run: id})
+	}
 	if errors.Is(err, state.ErrNotFound) {
 		rec, err = d.States.Get(ctx, state.ID{Entity: entity, Run: state.RunID(entity, id)})
 	}

@@ -39,8 +39,8 @@ func Usagef(cmd *cobra.Command, format string, args ...any) error {
 
 // Arguments requires one argument for each name, and reports missing and
 // surplus ones. A name in brackets is optional; a name that ends in "..." takes
-// all that follow. RUN must not be empty: it may be the beginning of an id, and
-// the empty text is the beginning of every id.
+// all that follow. RUN and ID must not be empty: RUN may be the beginning of an
+// id, and the empty text is the beginning of every id.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		var missing []string
@@ -49,8 +49,8 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
 				missing = append(missing, strings.TrimSuffix(name, "..."))
 			}
-			if name == "RUN" && i < len(args) && args[i] == "" {
-				return Usagef(cmd, "RUN is empty")
+			if (name == "RUN" || name == "ID") && i < len(args) && args[i] == "" {
+				return Usagef(cmd, "%s is empty", name)
 			}
 			rest = rest || strings.HasSuffix(strings.TrimSuffix(name, "]"), "...")
 		}

@@ -110,6 +110,9 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 	if entity != "" {
 		// The id of a task determines its run, without a search.
 		for _, run := range []string{name, state.RunID(entity, name)} {
+			if len(run) > state.MaxRun { // it is the id of a task
+				continue
+			}
 			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
 			if err == nil {
 				h, err := rec.Header()
