@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,11 +88,21 @@ func (m *Mesh) checkInbound(run string) error {
 		if e.Tries < 0 {
 			return invalid("%s: call %s was begun %d times", Extension, clip.Text(e.ID, 80), e.Tries)
 		}
-		if !e.Status.Final() && !strings.HasPrefix(e.Key, run+".") {
+		if !e.Status.Final() && !ownKey(run, e.Key) {
 			return invalid("call %s of %s is open under the idempotency key of another run (%s): it must end where it was begun", clip.Text(e.ID, 80), clip.Text(e.Tool, 80), clip.Text(e.Key, 80))
 		}
 	}
 	return nil
+}
+
+// ownKey reports whether an idempotency key is that of a call of the run, see [EffectKey].
+// Another platform chooses the ids of its runs, so the key of one run may begin with the id
+// of another and a dot.
+func ownKey(run, key string) bool {
+	turn, call, _ := strings.Cut(strings.TrimPrefix(key, run+"."), ".")
+	t, errT := strconv.Atoi(turn)
+	c, errC := strconv.Atoi(call)
+	return errT == nil && errC == nil && key == EffectKey(run, t, c)
 }
 
 // withoutChosen returns a plan without the member chosen, the entities that package

@@ -64,6 +64,10 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 
 func TestInboundRefuses(t *testing.T) {
 	t.Parallel()
+	id := state.RunID("agent.x", "01J00000000000000000000000")
+	open := func(key string) func(*state.Mesh) {
+		return func(m *state.Mesh) { m.Effects = []state.Effect{{Key: key, Status: state.EffectInFlight}} }
+	}
 	for name, change := range map[string]func(*state.Mesh){
 		"a running time below zero": func(m *state.Mesh) { m.Ran = -time.Hour },
 		"tokens below zero":         func(m *state.Mesh) { m.Usage.InputTokens = -1 << 40 },
@@ -73,7 +77,10 @@ func TestInboundRefuses(t *testing.T) {
 		"tries below zero":          func(m *state.Mesh) { m.Effects = []state.Effect{{Status: state.EffectDone, Tries: -1}} },
 		"an epoch beyond all":       func(m *state.Mesh) { m.Epoch = 1<<64 - 1 },
 		"a stream beyond all":       func(m *state.Mesh) { m.Stream = 1 << 40 },
-		"another run's open call":   func(m *state.Mesh) { m.Effects = []state.Effect{{Key: "another.1.1", Status: state.EffectInFlight}} },
+		"another run's open call":   open("another.1.1"),
+		"one of a longer id":        open(id + "0.1.1"),
+		"one of an id with a dot":   open(id + ".1.1.1"), // another platform chooses the ids of its runs
+		"one of a part of this id":  open(id + ".1"),
 	} {
 		c := state.New("agent.x", "01J00000000000000000000000", "")
 		change(&c.Mesh)
