@@ -12,10 +12,16 @@ import (
 
 func link(t *testing.T, from, to, corr, task string) string {
 	t.Helper()
+	return changed(t, from, to, corr, task, func(*envelope.Envelope) {})
+}
+
+func changed(t *testing.T, from, to, corr, task string, change func(*envelope.Envelope)) string {
+	t.Helper()
 	e, err := chain.NewLink(from, to, corr, chain.About{Task: task, Caller: "human.ada"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(e)
 	text, err := chain.Text(e)
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +55,10 @@ func TestChainThatIsRefused(t *testing.T) {
 		"a gap":            {[]string{first, link(t, "agent.x", "agent.c", "corr-0001", "task-0001")}, envelope.CodeRequires},
 		"another task":     {[]string{first, link(t, "agent.b", "agent.c", "corr-0001", "task-0002")}, envelope.CodeRequires},
 		"another corr":     {[]string{first, link(t, "agent.b", "agent.c", "corr-0002", "task-0001")}, envelope.CodeRequires},
+		"another intent":   {[]string{changed(t, "agent.a", "agent.b", "corr-0001", "task-0001", func(e *envelope.Envelope) { e.Intent = "code.review" })}, envelope.CodeRequires},
+		"no event":         {[]string{changed(t, "agent.a", "agent.b", "corr-0001", "task-0001", func(e *envelope.Envelope) { e.Type = envelope.TypeResult })}, envelope.CodeRequires},
+		"two tasks":        {[]string{changed(t, "agent.a", "agent.b", "corr-0001", "task-0001", func(e *envelope.Envelope) { e.ReplyTo = "task-0002" })}, envelope.CodeRequires},
+		"no caller":        {[]string{changed(t, "agent.a", "agent.b", "corr-0001", "task-0001", func(e *envelope.Envelope) { e.Payload = []byte(`{"task":"task-0001"}`) })}, envelope.CodeRequires},
 		"a circle":         {[]string{first, link(t, "agent.b", "agent.a", "corr-0001", "task-0001")}, envelope.CodeTreeLimit},
 		"a link to itself": {[]string{link(t, "agent.a", "agent.a", "corr-0001", "task-0001")}, envelope.CodeTreeLimit},
 	} {

@@ -1,0 +1,107 @@
+package answers
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+)
+
+// linked is one link of a header Aee-Handoff, and who signs it.
+type linked struct {
+	by, from, to       string
+	task, caller, corr string // "": those of the task
+}
+
+const (
+	askedTask, askedCorr = "task-0001", "workflow-1"
+	asker, stranger      = "human.ada", "human.eve"
+)
+
+// headerOf writes the links as a reply carries them.
+func headerOf(t *testing.T, keys map[string]*sign.Signer, links []linked) string {
+	t.Helper()
+	or := func(text, instead string) string {
+		if text == "" {
+			return instead
+		}
+		return text
+	}
+	var texts []string
+	for _, l := range links {
+		e, err := chain.NewLink(l.from, l.to, or(l.corr, askedCorr), chain.About{Task: or(l.task, askedTask), Caller: or(l.caller, asker)})
+		if err == nil {
+			err = keys[l.by].Sign(e)
+		}
+		text, textErr := chain.Text(e)
+		if err != nil || textErr != nil {
+			t.Fatal(err, textErr)
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, " ")
+}
+
+// Each agent of the rows below has a key that is trusted here. What keeps agent.m from answering
+// is what the chain says, or who signed a link of it.
+func TestOnlyTheChainOfThisTaskProvesAnAuthor(t *testing.T) {
+	t.Parallel()
+	ring, keys := &sign.Ring{}, map[string]*sign.Signer{}
+	for _, entity := range []string{"agent.a", "agent.b", "agent.m", "agent.x"} {
+		s, k, err := sign.NewKey("key-"+strings.TrimPrefix(entity, "agent."), sign.Ed25519, entity)
+		if err == nil {
+			err = ring.Put(sign.Local, k)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[entity] = s
+	}
+	r := Reader{Verifier: sign.Verifier{Ring: ring, Mode: sign.Required}}
+	direct := []linked{{by: "agent.a", from: "agent.a", to: "agent.m"}}
+	for _, c := range []struct {
+		name  string
+		links []linked
+		to    string // of the reply; "": the asker
+		good  bool
+	}{
+		{"one link", direct, "", true},
+		{"two links", []linked{{by: "agent.a", from: "agent.a", to: "agent.b"}, {by: "agent.b", from: "agent.b", to: "agent.m"}}, "", true},
+		{"from another than the addressee", []linked{{by: "agent.x", from: "agent.x", to: "agent.m"}}, "", false},
+		{"to another than the author", []linked{{by: "agent.a", from: "agent.a", to: "agent.x"}}, "", false},
+		{"of another task", []linked{{by: "agent.a", from: "agent.a", to: "agent.m", task: "task-0002"}}, "", false},
+		{"of another corr", []linked{{by: "agent.a", from: "agent.a", to: "agent.m", corr: "workflow-2"}}, "", false},
+		{"of another caller", []linked{{by: "agent.a", from: "agent.a", to: "agent.m", caller: stranger}}, stranger, false},
+		{"a reply to another than the caller", direct, stranger, false},
+		{"the author signs the only link", []linked{{by: "agent.m", from: "agent.a", to: "agent.m"}}, "", false},
+		{"the author signs the first link", []linked{{by: "agent.m", from: "agent.a", to: "agent.b"}, {by: "agent.b", from: "agent.b", to: "agent.m"}}, "", false},
+		{"the author signs the last link", []linked{{by: "agent.a", from: "agent.a", to: "agent.b"}, {by: "agent.m", from: "agent.b", to: "agent.m"}}, "", false},
+	} {
+		to := c.to
+		if to == "" {
+			to = asker
+		}
+		reply := envelope.New(envelope.TypeResult, "agent.m", to, "code.review", json.RawMessage(`{}`))
+		err := r.MayAnswer("agent.a", askedTask, askedCorr, asker, headerOf(t, keys, c.links), reply, time.Now(), nil)
+		if c.good != (err == nil) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+
+	// The chain that was verified last proves the author of that reply, and no other.
+	var known Known
+	header := headerOf(t, keys, direct)
+	for _, c := range []struct {
+		from, to string
+		good     bool
+	}{{"agent.m", asker, true}, {"agent.m", asker, true}, {"agent.x", asker, false}, {"agent.m", stranger, false}} {
+		reply := envelope.New(envelope.TypeStream, c.from, c.to, "code.review", json.RawMessage(`{}`))
+		if err := r.MayAnswer("agent.a", askedTask, askedCorr, asker, header, reply, time.Now(), &known); c.good != (err == nil) {
+			t.Errorf("the next reply of a stream, from %s to %s: %v", c.from, c.to, err)
+		}
+	}
+}
