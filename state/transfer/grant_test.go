@@ -202,7 +202,7 @@ func TestTokenIsRefused(t *testing.T) {
 	}{
 		"empty":                      {"", issued, transfer.ErrTokenInvalid},
 		"no token":                   {"a.b.c", issued, transfer.ErrTokenInvalid},
-		"too long":                   {strings.Repeat("a", 9000), issued, transfer.ErrTokenInvalid},
+		"too long":                   {claim("agent_id", strings.Repeat("a", 9000)), issued, transfer.ErrTokenInvalid},
 		"no signature":               {good[:cut+1], issued, transfer.ErrTokenInvalid},
 		"another's signature":        {mixed, issued, transfer.ErrTokenInvalid},
 		"a stranger's key":           {by(stranger), issued, transfer.ErrTokenInvalid},
@@ -224,6 +224,8 @@ func TestTokenIsRefused(t *testing.T) {
 		"two platforms":              {claim("aud", []string{"aeemesh/paris", "aeemesh/rome"}), issued, transfer.ErrTokenAudience},
 		"no platform":                {claim("aud", nil), issued, transfer.ErrTokenInvalid},
 		"an id that is no UUID":      {claim("jti", "x"), issued, transfer.ErrTokenInvalid},
+		"no UUID of its length":      {claim("jti", strings.Repeat("x", 36)), issued, transfer.ErrTokenInvalid},
+		"another spelling of an id":  {claim("jti", "urn:uuid:"+grant().ID), issued, transfer.ErrTokenInvalid},
 		"no checksum":                {claim("checksum", nil), issued, transfer.ErrTokenInvalid},
 		"another kind of token":      {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["typ"] = "JWT" }), issued, transfer.ErrTokenInvalid},
 		"an HS256 key of the ring":   {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = "hs" }), issued, transfer.ErrTokenKey},

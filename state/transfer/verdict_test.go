@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -53,6 +55,25 @@ func TestVerdictComesBackAsItWasSigned(t *testing.T) {
 		change(&v)
 		if _, err := v.Sign(signer); err == nil {
 			t.Errorf("a verdict with %s was signed", name)
+		}
+		forged := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+			"sub": v.Handoff, "iss": v.Issuer, "aud": v.Source, "iat": v.Issued.Unix(),
+			"target_platform": v.Target, "run_id": v.RunID, "outcome": v.Outcome, "reply": v.Reply,
+		})
+		forged.Header["typ"], forged.Header["kid"] = "aeemesh-handoff-verdict+jwt", signer.KID()
+		if v.Issued.IsZero() {
+			delete(forged.Claims.(jwt.MapClaims), "iat")
+		}
+		key, err := signer.CryptoSigner()
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := forged.SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := transfer.VerifyVerdict(ring, token, "aeemesh/berlin", issued); err == nil {
+			t.Errorf("a verdict with %s, which another program has signed, is accepted: %+v", name, got)
 		}
 	}
 }
