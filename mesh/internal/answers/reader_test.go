@@ -105,3 +105,27 @@ func TestOnlyTheChainOfThisTaskProvesAnAuthor(t *testing.T) {
 		}
 	}
 }
+
+// An operator may take a task back, and may not answer it.
+func TestAnOperatorWithdrawsAndDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	r := Reader{Operators: []string{"human.op1"}}
+	problem := func(code envelope.Code) json.RawMessage {
+		return json.RawMessage(`{"code":"` + string(code) + `","message":"no","retryable":false}`)
+	}
+	for _, c := range []struct {
+		kind    envelope.Type
+		from    string
+		payload json.RawMessage
+		want    bool
+	}{
+		{envelope.TypeError, "human.op1", problem(envelope.CodeCancelled), true},
+		{envelope.TypeError, "human.op1", problem(envelope.CodeInternal), false},
+		{envelope.TypeResult, "human.op1", problem(envelope.CodeCancelled), false},
+		{envelope.TypeError, stranger, problem(envelope.CodeCancelled), false},
+	} {
+		if got := r.Withdrawn(envelope.New(c.kind, c.from, asker, "code.review", c.payload)); got != c.want {
+			t.Errorf("%s of %s, %s: %t", c.kind, c.from, c.payload, got)
+		}
+	}
+}
