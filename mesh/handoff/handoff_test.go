@@ -189,19 +189,81 @@ func TestHandoffTokenIsGoodForOneUse(t *testing.T) {
 
 func TestHandoffOfARunThatIsHere(t *testing.T) {
 	t.Parallel()
+	for name, here := range map[string]struct {
+		status aaif.RunStatus
+		came   *state.Migration // by a handoff whose record has expired
+	}{
+		"begun here":       {aaif.RunRunning, nil},
+		"came before":      {aaif.RunRunning, &state.Migration{ID: newID(t), Phase: state.PhaseAccepted}},
+		"paused before":    {aaif.RunPaused, &state.Migration{ID: newID(t), Phase: state.PhaseStaged}},
+		"leaves meanwhile": {aaif.RunMigrating, &state.Migration{ID: newID(t), Phase: state.PhaseCommitted}},
+	} {
+		p := newPlatform(t)
+		x := p.pack()
+		data, err := state.Codec{}.Encode(&state.Checkpoint{
+			Doc:  aaif.State{AgentID: agentID, RunID: x.run, Status: here.status},
+			Mesh: state.Mesh{Format: 1, Entity: entity, Migration: here.came},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.states.Put(context.Background(), state.ID{Entity: entity, Run: x.run}, 0, data); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.send(x); !errors.Is(err, transfer.ErrRunExists) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c := p.run(x.run); c == nil || c.Doc.Status != here.status {
+			t.Errorf("%s: the run here is %+v", name, c)
+		}
+		equal(t, name+": records", p.records(), "")
+	}
+}
+
+// Two tokens for one run may both have come before it is accepted. It belongs to the first that
+// is: the other handoff neither takes it nor takes it away.
+func TestTwoHandoffsOfOneRun(t *testing.T) {
+	t.Parallel()
 	p := newPlatform(t)
-	x := p.pack()
-	data, err := state.Codec{}.Encode(&state.Checkpoint{Doc: aaif.State{AgentID: agentID, RunID: x.run, Status: aaif.RunRunning}, Mesh: state.Mesh{Format: 1, Entity: entity}})
+	var first *transfer.Grant
+	x := p.pack(func(_ *state.Checkpoint, g *transfer.Grant) { first = g })
+	second := *first
+	second.ID = newID(t)
+	token, err := second.Sign(p.signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.states.Put(context.Background(), state.ID{Entity: entity, Run: x.run}, 0, data); err != nil {
+	y := parcel{second.ID, x.run, token, x.doc, x.taskID}
+	for _, z := range []parcel{x, y} {
+		if _, err := p.send(z); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.commit(x.id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.send(x); !errors.Is(err, transfer.ErrRunExists) {
-		t.Error(err)
+	if status, err := p.commit(y.id); !errors.Is(err, transfer.ErrRunExists) {
+		t.Errorf("the second: %+v, %v", status, err)
 	}
-	equal(t, "records", p.records(), "")
+	if status, err := p.refuse(y.id); err != nil || status.Phase != state.PhaseRefused {
+		t.Errorf("the second, taken back: %+v, %v", status, err)
+	}
+	if c := p.run(x.run); c == nil || c.Mesh.Migration.ID != x.id || len(p.kicked) != 1 {
+		t.Errorf("the run here is %+v, begun %d times", c, len(p.kicked))
+	}
+}
+
+// A run that has ended is not begun anew at the target.
+func TestHandoffOfARunThatHasEnded(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	for _, status := range []aaif.RunStatus{aaif.RunCompleted, aaif.RunFailed} {
+		x := p.pack(func(c *state.Checkpoint, _ *transfer.Grant) { c.Doc.Status = status })
+		if _, err := p.send(x); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", status, err)
+		}
+	}
+	equal(t, "records", p.records(), "refused small, refused small")
 }
 
 // Of a commit and a refusal at the same time one wins, and everybody hears which.
