@@ -150,6 +150,10 @@ func TestTheTaskOfAHandedOverRun(t *testing.T) {
 			c.Doc.RunID, g.RunID = run, run
 		},
 		"of another run, by its record alone": func(c *state.Checkpoint, _ *transfer.Grant) { c.Mesh.TaskID = other },
+		"of another run, by its record and its name": func(c *state.Checkpoint, g *transfer.Grant) {
+			c.Mesh.TaskID, c.Doc.RunID = other, state.RunID(entity, other)
+			g.RunID = c.Doc.RunID
+		},
 	} {
 		x := p.pack(change)
 		if _, err := p.send(x); !errors.Is(err, state.ErrInvalid) {
@@ -158,6 +162,15 @@ func TestTheTaskOfAHandedOverRun(t *testing.T) {
 		if p.run(runOf(t, x)) != nil {
 			t.Errorf("%s: there is a run", name)
 		}
+	}
+	// The token is of an agent that is served here, and the run of another one.
+	y := p.pack(func(c *state.Checkpoint, g *transfer.Grant) {
+		p.task(c, g, func(e *envelope.Envelope) { e.To = "agent.bank" })
+		c.Mesh.Entity, c.Doc.RunID = "agent.bank", state.RunID("agent.bank", c.Mesh.TaskID)
+		g.RunID = c.Doc.RunID
+	})
+	if _, err := p.send(y); !errors.Is(err, transfer.ErrUnknownAgent) {
+		t.Errorf("a run of another agent: %v", err)
 	}
 	// One that its sender forbids to hand on is a task like any other.
 	x := p.pack(func(c *state.Checkpoint, g *transfer.Grant) {

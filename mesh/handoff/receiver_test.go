@@ -3,6 +3,7 @@ package handoff_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -143,6 +144,9 @@ func TestReceiverDoesNotStartTwice(t *testing.T) {
 	}()
 	p.fail = nil
 	equal(t, "kicks", len(p.kicked), 1)
+	if status, err := p.receiver.Refuse(context.Background(), x.id, entity, "the source took the run back"); !errors.Is(err, handoff.ErrAccepted) {
+		t.Errorf("a run that was accepted is refused: %+v, %v", status, err)
+	}
 	if err := p.states.Delete(context.Background(), state.ID{Entity: entity, Run: x.run}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +158,28 @@ func TestReceiverDoesNotStartTwice(t *testing.T) {
 		t.Errorf("it began anew: %v", p.kicked)
 	}
 	equal(t, "records", p.records(), "running small")
+}
+
+// A record is kept under its token's id, which no seal covers.
+func TestARecordOfAnotherHandoffIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	x, y := p.pack(), newID(t)
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	for rec, err := range p.handoffs.List(context.Background(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.handoffs.Put(context.Background(), state.ID{Entity: rec.ID.Entity, Run: y}, 0, rec.Data); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if status, err := p.receiver.Commit(context.Background(), y); err == nil || p.run(x.run) != nil {
+		t.Errorf("the record of handoff %s, under %s: %+v", x.id, y, status)
+	}
 }
 
 func TestReceiverConfigIsChecked(t *testing.T) {
