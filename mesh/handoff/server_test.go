@@ -141,6 +141,11 @@ func TestHandoffBearer(t *testing.T) {
 		t.Errorf("without: %v", err)
 	}
 	equal(t, "records", p.records(), "")
+	secret = "" // its file is empty
+	if _, err := p.send(x); err == nil {
+		t.Error("without one, where none is set: it is accepted")
+	}
+	secret = "s3cret"
 	with := p.newClient(handoff.ClientOptions{TLS: p.trusting(), Bearer: func() (string, error) { return "s3cret", nil }})
 	if _, err := with.Send(context.Background(), x.token, x.doc); err != nil {
 		t.Error(err)
