@@ -100,7 +100,7 @@ func plainTexts(outcomes []Outcome) string {
 // Decided reports whether the winner is certain, whatever the missing members vote for.
 func (b Ballot) Decided(outcomes []Outcome, missing int) bool {
 	t := b.Count(outcomes)
-	if t.Winner < 0 || t.Tied {
+	if t.Winner < 0 {
 		return false
 	}
 	second := 0

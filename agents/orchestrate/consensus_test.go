@@ -35,6 +35,29 @@ func votes(t Tally) string {
 	return strings.TrimSuffix(b.String(), "; ")
 }
 
+// People who have not answered may be left out only if no vote of theirs makes another winner, or a tie.
+func TestAVoteIsDecidedWhateverIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		ballot  Ballot
+		in      []Outcome
+		missing int
+		want    bool
+	}{
+		{Ballot{}, outcomes(`1`, `1`), 1, true},
+		{Ballot{}, outcomes(`1`, `1`), 2, false},
+		{Ballot{}, outcomes(`1`, `2`, `1`), 0, true},
+		{Ballot{}, outcomes(`1`, `2`, `1`), 1, false},
+		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`, `1`), 1, false},
+		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`), 0, false},
+		{Ballot{MinVotes: 3}, outcomes(`1`, `1`), 1, false},
+	} {
+		if got := tt.ballot.Decided(tt.in, tt.missing); got != tt.want {
+			t.Errorf("%+v, %d missing of %s: %t", tt.ballot, tt.missing, votes(tt.ballot.Count(tt.in)), got)
+		}
+	}
+}
+
 func TestMajorityVote(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
