@@ -230,6 +230,7 @@ func TestReadScores(t *testing.T) {
 		`{"scores":[null,"x"]}`:         "[NaN NaN]",
 		`{"text":"{\"scores\":[0,1]}"}`: "[0 1]",
 		`{"scores":[1]}`:                "there are 1 scores for 2 candidates",
+		`{"scores":[1,1,1]}`:            "there are 3 scores for 2 candidates",
 		`{"scores":{"1":1,"2":2}}`:      "scores is no array",
 		`{"score":1}`:                   `the answer has no member "scores"`,
 	} {
