@@ -3,10 +3,14 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"reflect"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -62,6 +66,21 @@ func TestALineOfTheLedgerKeepsItsOwner(t *testing.T) {
 		want.ID, want.Tool, want.Key, want.ArgsHash, want.At = "c1", "look", "r.2.1", state.ArgsHash(args), r.calls[0].effect.At
 		if len(cp.Mesh.Effects) != 1 || !reflect.DeepEqual(cp.Mesh.Effects[0], want) {
 			t.Errorf("under epoch %d: %+v", i+1, cp.Mesh.Effects)
+		}
+	}
+}
+
+// Of a call that got no answer in time it is not known whether it was done: the ledger tells it
+// from one that failed.
+func TestAReceiptTellsATimeoutFromAFailure(t *testing.T) {
+	t.Parallel()
+	l := &loop{log: slog.New(slog.DiscardHandler)}
+	task := &mesh.Task{Envelope: envelope.New(envelope.TypeTask, "human.ada", "agent.x", "agent.ask", nil)}
+	for kind, want := range map[tool.Kind]state.EffectStatus{tool.ErrTimeout: state.EffectTimedOut, tool.ErrFailed: state.EffectFailed, tool.ErrRefused: state.EffectFailed} {
+		c := &toolCall{ToolCall: model.ToolCall{ID: "c1", Name: "look"}}
+		l.recordFailure(task, &run{}, c, &tool.Error{Kind: kind, Tool: "look", Message: "no"})
+		if c.effect.Status != want || c.receipt == nil {
+			t.Errorf("%v: %+v", kind, c.effect)
 		}
 	}
 }
