@@ -54,6 +54,32 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// Another key under the same kid takes the place of the one before at once, whichever way it comes.
+func TestAReplacedKeyVerifiesNothing(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{Ed25519, HS256} {
+		before, old := newTestKey(t, "k", alg, 1, ">")
+		after, next := newTestKey(t, "k", alg, 2, ">")
+		for name, replace := range map[string]func(*Ring) error{
+			"Put":     func(r *Ring) error { return r.Put(Local, next) },
+			"Replace": func(r *Ring) error { return r.Replace(Local, []Key{next}) },
+		} {
+			ring := newTestRing(t, old)
+			if _, err := ring.Verify(signed(t, before), noon); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(ring); err != nil {
+				t.Fatal(err)
+			}
+			_, gone := ring.Verify(signed(t, before), noon)
+			_, good := ring.Verify(signed(t, after), noon)
+			if codeOf(gone) != envelope.CodeSigInvalid || good != nil {
+				t.Errorf("%s, %s: the key before gives %v, the one after %v", alg, name, gone, good)
+			}
+		}
+	}
+}
+
 // TestRotation rotates keys while envelopes are signed and verified: the new key is put
 // into the ring, the signer starts to use it, the old key is revoked. No envelope is
 // refused before the revocation.
