@@ -437,6 +437,15 @@ func TestStripLeavesNoStackTrace(t *testing.T) {
 	if c.Doc.Error.StackTrace == "" {
 		t.Error("Strip has changed the checkpoint itself")
 	}
+	// Nor does a document for another platform, which has nothing of the run's owner either.
+	c.Mesh.Plan = json.RawMessage(`{"chosen":[{"entity":"agent.bank"}],"scope":"s"}`)
+	out := c.Outbound("berlin", "paris", "")
+	if data, err = (state.Codec{}).Marshal(out); err != nil || strings.Contains(string(data), "stack_trace") {
+		t.Errorf("%v %s", err, data)
+	}
+	if m := &out.Mesh; m.Owner != "" || m.Work != 0 || string(m.Plan) != `{"scope":"s"}` || c.Mesh.Owner == "" {
+		t.Errorf("owner %q, message %d, plan %s", m.Owner, m.Work, m.Plan)
+	}
 }
 
 // Nothing that a model or a tool says may keep a run from being stored.
