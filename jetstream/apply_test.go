@@ -18,6 +18,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -408,7 +409,7 @@ func TestPermissionDeniedSaysSo(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	apply(t, admin, jetstream.Options{})
-	_, err = jetstream.NewSeen(user, subject.Map{}, time.Minute).Claim(short(), "agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "by")
+	_, err = seen.New(user, subject.Map{}, time.Minute).Claim(short(), "agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "by")
 	if !errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrUncertain) || !strings.Contains(err.Error(), `"$KV.aee_seen.agent=2Ex.01JFB2R1JZKQ9V3K8W8Y9W1F2A"`) {
 		t.Errorf("seen: %v", err)
 	}

@@ -7,16 +7,17 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 )
 
 func BenchmarkSeenClaim(b *testing.B) {
 	js := start(b)
 	apply(b, js, jetstream.Options{})
-	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	ids := seen.New(js, subject.Map{}, time.Minute)
 	i := 0
 	for b.Loop() {
 		i++
-		if holder, err := seen.Claim(b.Context(), "agent.x", fmt.Sprintf("id-%08d", i), "by"); err != nil || holder != "by" {
+		if holder, err := ids.Claim(b.Context(), "agent.x", fmt.Sprintf("id-%08d", i), "by"); err != nil || holder != "by" {
 			b.Fatal(holder, err)
 		}
 	}

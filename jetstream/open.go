@@ -28,7 +28,7 @@ type Stores struct {
 }
 
 // Open returns all stores of m's mesh but the replay window, which has a length
-// ([NewSeen]). It does no I/O. A node that serves agents passes a js from
+// (package seen). It does no I/O. A node that serves agents passes a js from
 // [Gather].
 func Open(js natsjs.JetStream, m subject.Map) *Stores {
 	return &Stores{

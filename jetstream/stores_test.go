@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -79,23 +80,23 @@ func TestSeen(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
-	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	ids := seen.New(js, subject.Map{}, time.Minute)
 	for _, id := range []string{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", "a.b:c", "a=2Eb", "_kv", strings.Repeat("x", 512)} {
 		for _, by := range []string{"first", "second", "third", "first"} {
-			if holder, err := seen.Claim(ctx, "agent.x", id, by); err != nil || holder != "first" {
+			if holder, err := ids.Claim(ctx, "agent.x", id, by); err != nil || holder != "first" {
 				t.Errorf("%q, claimed by %s: %v, %v", id, by, holder, err)
 			}
 		}
-		if holder, err := seen.Claim(ctx, "agent.y", id, "another"); err != nil || holder != "another" {
+		if holder, err := ids.Claim(ctx, "agent.y", id, "another"); err != nil || holder != "another" {
 			t.Errorf("%q of another entity: %v, %v", id, holder, err)
 		}
 	}
 	for _, bad := range []string{"", strings.Repeat("x", 513)} {
-		if holder, err := seen.Claim(ctx, "agent.x", bad, "by"); err == nil || holder != "" {
+		if holder, err := ids.Claim(ctx, "agent.x", bad, "by"); err == nil || holder != "" {
 			t.Errorf("an id of %d bytes: %v, %v", len(bad), holder, err)
 		}
 	}
-	if bound, err := seen.Bound(ctx); err != nil || bound != 15*time.Minute {
+	if bound, err := ids.Bound(ctx); err != nil || bound != 15*time.Minute {
 		t.Errorf("bound %v, %v", bound, err)
 	}
 }
@@ -105,15 +106,15 @@ func TestSeenDoesNotTakeAnIdForFreeThatAReplicaDoesNotHave(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
-	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	ids := seen.New(js, subject.Map{}, time.Minute)
 	lagging(t, js, "KV_aee_seen", "$KV.aee_seen.agent=2Ex.12345678", 9)
-	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "first"); err != nil || holder != "first" {
+	if holder, err := ids.Claim(ctx, "agent.x", "12345678", "first"); err != nil || holder != "first" {
 		t.Errorf("%v, %v", holder, err)
 	}
-	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "second"); holder != "" || !errors.Is(err, jetstream.ErrExists) {
+	if holder, err := ids.Claim(ctx, "agent.x", "12345678", "second"); holder != "" || !errors.Is(err, jetstream.ErrExists) {
 		t.Errorf("while the replica lags behind: %v, %v", holder, err)
 	}
-	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "second"); err != nil || holder != "first" {
+	if holder, err := ids.Claim(ctx, "agent.x", "12345678", "second"); err != nil || holder != "first" {
 		t.Errorf("later: %v, %v", holder, err)
 	}
 }
@@ -126,10 +127,10 @@ func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	var firsts [ids]atomic.Int32
 	var wg sync.WaitGroup
 	for node := range nodes {
-		seen, by := jetstream.NewSeen(connect(t, srv), subject.Map{}, time.Minute), fmt.Sprint("node ", node)
+		window, by := seen.New(connect(t, srv), subject.Map{}, time.Minute), fmt.Sprint("node ", node)
 		wg.Go(func() {
 			for i := range ids {
-				holder, err := seen.Claim(testContext(t), "agent.x", fmt.Sprintf("id-%08d", i), by)
+				holder, err := window.Claim(testContext(t), "agent.x", fmt.Sprintf("id-%08d", i), by)
 				if err != nil {
 					t.Error(err)
 				}
@@ -172,9 +173,9 @@ func TestAnIdThatIsTakenIsTakenThoughAReplicaLagsBehind(t *testing.T) {
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketSeen}})
 	lagging(t, js, "KV_aee_seen", "$KV.aee_seen.agent=2Ex.id", 6)
-	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	ids := seen.New(js, subject.Map{}, time.Minute)
 	for _, by := range []string{"first", "second"} {
-		if holder, err := seen.Claim(ctx, "agent.x", "id", by); err != nil || holder != "first" {
+		if holder, err := ids.Claim(ctx, "agent.x", "id", by); err != nil || holder != "first" {
 			t.Errorf("claimed by the %s: %q, %v", by, holder, err)
 		}
 	}
@@ -188,8 +189,8 @@ func TestSeenForgetsAfterItsWindow(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})
-	long := jetstream.NewSeen(js, subject.Map{}, time.Hour)
-	short := jetstream.NewSeen(js, subject.Map{}, time.Millisecond) // rounded up to a second
+	long := seen.New(js, subject.Map{}, time.Hour)
+	short := seen.New(js, subject.Map{}, time.Millisecond) // rounded up to a second
 	if holder, err := long.Claim(ctx, "agent.x", "long-0001", "one"); err != nil || holder != "one" {
 		t.Fatal(holder, err)
 	}
@@ -221,15 +222,15 @@ func TestSeenWithoutItsBucketOrAnAnswer(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
-	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
-	if holder, err := seen.Claim(testContext(t), "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUnavailable) || holder != "" {
+	ids := seen.New(js, subject.Map{}, time.Minute)
+	if holder, err := ids.Claim(testContext(t), "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUnavailable) || holder != "" {
 		t.Errorf("no bucket: %v, %v", holder, err)
 	}
 	apply(t, js, jetstream.Options{})
 	srv.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if holder, err := seen.Claim(ctx, "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUncertain) || holder != "" {
+	if holder, err := ids.Claim(ctx, "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUncertain) || holder != "" {
 		t.Errorf("no server: %v, %v", holder, err)
 	}
 }

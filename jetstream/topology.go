@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -38,7 +39,7 @@ const (
 	StreamDead     = "AEE_DEAD"
 	StreamCount    = "AEE_COUNT"
 	BucketKeys     = "aee_keys"
-	BucketSeen     = "aee_seen"
+	BucketSeen     = seen.Bucket
 	BucketRefuted  = "aee_refuted"
 	BucketState    = "aee_state"
 	BucketSlots    = slot.Bucket
@@ -118,7 +119,7 @@ func Topology() []Spec {
 		{
 			Name: BucketSeen, Kind: KindBucket,
 			About:  "ids of envelopes seen, against replays",
-			Config: seen(15*time.Minute, 128*mib),
+			Config: expiring(15*time.Minute, 128*mib),
 		},
 		{
 			Name: BucketRefuted, Kind: KindBucket,
@@ -164,7 +165,7 @@ func Topology() []Spec {
 		{
 			Name: BucketSlots, Kind: KindBucket,
 			About:  "places for running tasks, of agents with a bound for the whole mesh",
-			Config: seen(time.Hour, 8*mib),
+			Config: expiring(time.Hour, 8*mib),
 		},
 		{
 			Name: BucketHandoff, Kind: KindBucket,
@@ -257,10 +258,10 @@ func fenced(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 	return c
 }
 
-// seen lets each key have its own time to live. It has no delete markers
+// expiring lets each key have its own time to live. It has no delete markers
 // (SubjectDeleteMarkerTTL): a marker would look like an id that was seen, and delete
 // markers require roll-ups.
-func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+func expiring(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := fenced(maxAge, maxBytes, 1)
 	c.AllowMsgTTL = true
 	return c

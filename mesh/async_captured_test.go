@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -25,7 +26,7 @@ func TestACapturedLiveTaskIsNotDoneFromTheQueueOfAnAsynchronousAgent(t *testing.
 	v := k.verifier()
 	v.Mode = sign.Required
 	var runs atomic.Int32
-	node := r.lane(mesh.Config{Verifier: v, Seen: jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)})
+	node := r.lane(mesh.Config{Verifier: v, Seen: seen.New(r.js(r.nc), r.m, 10*time.Minute)})
 	r.serve(node, mesh.Agent{Async: true, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		runs.Add(1)
 		return json.RawMessage(`{}`), nil
@@ -83,7 +84,7 @@ func TestAJobIsDoneWhereTheReplayWindowCannotTellOfIt(t *testing.T) {
 			r := newDurableRig(t)
 			v := k.verifier()
 			v.Mode = sign.Required
-			cfg := mesh.Config{Verifier: v, ReplayWindow: window, Seen: jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)}
+			cfg := mesh.Config{Verifier: v, ReplayWindow: window, Seen: seen.New(r.js(r.nc), r.m, 10*time.Minute)}
 			if name == "none" {
 				cfg.Seen = forgetful{}
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -134,7 +135,7 @@ func (a *attack) furnish(entity, word string) {
 	put(to, nil, word)
 	_, err = slot.NewStore(a.admin, a.m, time.Hour).Acquire(ctx, entity, 1, word)
 	no(err)
-	_, err = jetstream.NewSeen(a.admin, a.m, 10*time.Minute).Claim(ctx, entity, "id", word)
+	_, err = seen.New(a.admin, a.m, 10*time.Minute).Claim(ctx, entity, "id", word)
 	no(err)
 	no(jetstream.NewRefutations(a.admin, a.m).Add(ctx, entity, "id", []byte(`"`+word+`"`)))
 	no(jetstream.NewJournal(a.admin, a.m).Put(ctx, entity, "id", []byte(word)))
@@ -181,7 +182,7 @@ func (a *attack) effective() map[string]string {
 	}
 	last, err := jetstream.NewReplies(a.admin, a.m).Last(ctx, victim, "task")
 	note("reply", last.Data, err)
-	by, err := jetstream.NewSeen(a.admin, a.m, 10*time.Minute).Claim(ctx, victim, "id", "attacker")
+	by, err := seen.New(a.admin, a.m, 10*time.Minute).Claim(ctx, victim, "id", "attacker")
 	if by != "attacker" {
 		by = "another" // the id is taken
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -21,7 +22,7 @@ func (r *durableRig) required(k *keys) (runs *atomic.Int32) {
 	runs = new(atomic.Int32)
 	v := k.verifier()
 	v.Mode = sign.Required
-	node := r.lane(mesh.Config{Verifier: v, Seen: jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)})
+	node := r.lane(mesh.Config{Verifier: v, Seen: seen.New(r.js(r.nc), r.m, 10*time.Minute)})
 	r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		runs.Add(1)
 		return json.RawMessage(`{"secret":true}`), nil

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 )
@@ -19,7 +20,7 @@ import (
 // The stores of package jetstream implement these interfaces.
 var (
 	_ Journal     = (*jetstream.Journal)(nil)
-	_ Seen        = (*jetstream.Seen)(nil)
+	_ Seen        = (*seen.Window)(nil)
 	_ Refutations = (*jetstream.Refutations)(nil)
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -77,7 +78,7 @@ func anAsynchronousAgentAnswersWithAJobID(t *testing.T, signs bool) {
 	var own, clients mesh.Config
 	if signs {
 		k := newKeys(t)
-		own.Verifier, own.Seen = sign.Verifier{Ring: k.ring, Mode: sign.Required}, jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)
+		own.Verifier, own.Seen = sign.Verifier{Ring: k.ring, Mode: sign.Required}, seen.New(r.js(r.nc), r.m, 10*time.Minute)
 		own.Signer = k.signer("reviewer", sign.Ed25519, reviewer)
 		clients.Verifier, clients.Signer, clients.Entity = k.verifier(), k.signer("ada", sign.Ed25519, ada), ada
 	}

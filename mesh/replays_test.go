@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -34,7 +35,7 @@ func newProven(t *testing.T) *proven {
 
 func (p *proven) replica() *worker {
 	p.t.Helper()
-	node := p.lane(mesh.Config{Verifier: sign.Verifier{Ring: p.k.ring, Mode: sign.Required}, Seen: jetstream.NewSeen(p.js(p.nc), p.m, 10*time.Minute)})
+	node := p.lane(mesh.Config{Verifier: sign.Verifier{Ring: p.k.ring, Mode: sign.Required}, Seen: seen.New(p.js(p.nc), p.m, 10*time.Minute)})
 	return p.serve(node, mesh.Agent{Handler: echo, Signer: p.k.signer(fmt.Sprint("reviewer-", time.Now().UnixNano()), sign.Ed25519, reviewer)})
 }
 
@@ -131,7 +132,7 @@ func TestACapturedTaskThatIsDrawnLateIsNotDoneAgain(t *testing.T) {
 	var runs atomic.Int32
 	const window = 2 * time.Second
 	serve := func() *worker {
-		node := r.lane(mesh.Config{Verifier: sign.Verifier{Ring: k.ring, Mode: sign.Required}, ReplayWindow: window, Skew: window / 2, Seen: jetstream.NewSeen(r.js(r.nc), r.m, window)})
+		node := r.lane(mesh.Config{Verifier: sign.Verifier{Ring: k.ring, Mode: sign.Required}, ReplayWindow: window, Skew: window / 2, Seen: seen.New(r.js(r.nc), r.m, window)})
 		return r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 			runs.Add(1)
 			return json.RawMessage(`{}`), nil

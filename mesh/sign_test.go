@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
@@ -231,7 +232,7 @@ func TestReplayIsRefusedByTheWholeMesh(t *testing.T) {
 	}
 	for range 2 {
 		node := r.node(mesh.Config{})
-		window := jetstream.NewSeen(js, node.Subjects(), time.Minute)
+		window := seen.New(js, node.Subjects(), time.Minute)
 		r.serve(r.node(mesh.Config{Seen: window, SeenUnsigned: true}), mesh.Agent{Handler: echo})
 	}
 	for i := range 10 {
@@ -270,7 +271,7 @@ func TestAReplayIsRefusedThoughItsHolderCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		window := jetstream.NewSeen(js, r.node(mesh.Config{}).Subjects(), time.Minute)
+		window := seen.New(js, r.node(mesh.Config{}).Subjects(), time.Minute)
 		r.serve(r.node(mesh.Config{Verifier: k.verifier(), Seen: window}), mesh.Agent{Handler: echo})
 	}
 	task := signed(t, k.signer("ada", sign.Ed25519, ada), newTask(reviewer, "code.review", `{}`))

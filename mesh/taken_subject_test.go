@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -68,7 +69,7 @@ func TestAnAnswerToAnotherUnderTheIDOfATaskIsNotItsResult(t *testing.T) {
 			p := newPoints(t)
 			p.run = state.RunID(reviewer, task.ID)
 			held := p.hold(c.hold)
-			cfg := mesh.Config{Verifier: v, Signer: own, Seen: jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)}
+			cfg := mesh.Config{Verifier: v, Signer: own, Seen: seen.New(r.js(r.nc), r.m, 10*time.Minute)}
 			r.serve(r.lane(cfg, observing(p)), mesh.Agent{Handler: g, Concurrency: 4})
 			release := within(t, "the task is held", held)
 			within(t, "the answer to eve", answers)

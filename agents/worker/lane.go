@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -48,16 +49,16 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 		return nil
 	}
 	w.cfg.Hooks.NoLane(cfg.Entity, lacking)
-	var seen *lateSeen
+	var ids *lateSeen
 	window := cfg.ReplayWindow
 	if cfg.Seen == nil && w.cfg.Replay == Auto && window > 0 {
-		seen = new(lateSeen)
-		cfg.Seen = seen
+		ids = new(lateSeen)
+		cfg.Seen = ids
 	}
 	await := jetstream.AwaitLane(ctx, js, m, w.cfg.Fenced, laneInterval, lacking, func() {
 		w.counters.use(counters)
-		if seen != nil {
-			w.attachSeen(ctx, seen, jetstream.NewSeen(js, m, window), window)
+		if ids != nil {
+			w.attachSeen(ctx, ids, seen.New(js, m, window), window)
 		}
 		w.log.Warn("the durable lane is available: durable tasks are taken from now on")
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -71,8 +72,8 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	ctx, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
 	defer cancel()
-	seen := jetstream.NewSeen(js, m, cfg.ReplayWindow)
-	bound, err := seen.Bound(ctx)
+	ids := seen.New(js, m, cfg.ReplayWindow)
+	bound, err := ids.Bound(ctx)
 	switch {
 	case err != nil && use == Auto:
 		w.log.Info("ids are remembered by this process alone", "err", err)
@@ -82,7 +83,7 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	case bound > 0 && cfg.ReplayWindow > bound:
 		return &ConfigError{"Replay", &WindowError{cfg.ReplayWindow, bound}}
 	}
-	cfg.Seen, cfg.SeenUnsigned = seen, use == On
+	cfg.Seen, cfg.SeenUnsigned = ids, use == On
 	return nil
 }
 
@@ -90,7 +91,7 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 // JetStream was available: until then it treats every id as new, and only the
 // worker's own memory detects replays.
 type lateSeen struct {
-	window atomic.Pointer[jetstream.Seen]
+	window atomic.Pointer[seen.Window]
 }
 
 func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
@@ -102,7 +103,7 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 
 // attachSeen starts to use the mesh's replay window if the mesh keeps ids for
 // long enough.
-func (w *Worker) attachSeen(ctx context.Context, late *lateSeen, window *jetstream.Seen, length time.Duration) {
+func (w *Worker) attachSeen(ctx context.Context, late *lateSeen, window *seen.Window, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
 	defer cancel()
 	bound, err := window.Bound(ctx)

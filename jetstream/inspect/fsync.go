@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -101,13 +102,13 @@ func ProbeAck(ctx context.Context, js natsjs.JetStream, m subject.Map, n int) (t
 			return 0, err
 		}
 	}
-	seen := jetstream.NewSeen(js, m, time.Second)
+	ids := seen.New(js, m, time.Second)
 	took := make([]time.Duration, max(n, 1))
 	start := time.Now()
 	for i := range took {
 		id := fmt.Sprintf("probe-%d-%d", start.UnixNano(), i)
 		before := time.Now()
-		if _, err := seen.Claim(ctx, probeEntity, id, "probe"); err != nil {
+		if _, err := ids.Claim(ctx, probeEntity, id, "probe"); err != nil {
 			return 0, err
 		}
 		took[i] = time.Since(before)
