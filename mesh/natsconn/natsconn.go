@@ -143,6 +143,8 @@ func (c Config) hinted(err error) error {
 		return fmt.Errorf("%w: the client certificate of --tls-cert has expired", err)
 	case c.TLSFirst && errors.As(err, new(tls.RecordHeaderError)):
 		return fmt.Errorf("%w: the server does not begin with TLS; leave out --tls-first", err)
+	case errors.Is(err, nats.ErrTLS) && c.Cert != "":
+		return fmt.Errorf("%w: a server that has max_connections already does this, or one that does not trust the certificate of --tls-cert; the server's log says which", err)
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
 		return fmt.Errorf("%w: a server that wants a client certificate does this; --tls-cert and --tls-key name one", err)
 	case errors.Is(err, nats.ErrNoServers):

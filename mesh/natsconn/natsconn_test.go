@@ -112,6 +112,29 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 	}
 }
 
+// A server at its max_connections closes the connection during the TLS handshake. With a client
+// certificate the error does not say that one is missing.
+func TestConnectToAFullServerWithAClientCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := newAuthority(t, dir)
+	serverCert, serverKey := ca.issue("server")
+	clientCert, clientKey := ca.issue("client")
+	conf := filepath.Join(dir, "nats.conf")
+	if err := os.WriteFile(conf, []byte("max_connections: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}})
+	c := natsconn.Config{URL: srv.ClientURL(), CA: ca.file, Cert: clientCert, Key: clientKey, Wait: natstest.Patience}
+	if _, err := connect(t, c); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait = time.Millisecond // one try
+	if _, err := connect(t, c); err == nil || !strings.Contains(err.Error(), "max_connections") || strings.Contains(err.Error(), "name one") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestConnectSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := natsconn.Connect(t.Context(), natsconn.Config{Cert: "x", Token: "a", User: "b", CA: "/no/such"})
