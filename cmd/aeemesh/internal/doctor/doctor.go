@@ -311,6 +311,9 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync
 	if seen := "$KV." + jetstream.BucketSeen + d.subjects.Suffix() + ".doctor"; d.probe && (!d.mayTry() || d.mayPublish(seen)) {
 		probing, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 		took, err := inspect.ProbeAck(probing, js, d.subjects, 20)
+		if err == nil {
+			d.copies(probing, js)
+		}
 		cancel()
 		switch {
 		case err == nil:
@@ -334,6 +337,17 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync
 	default:
 		d.tell("fsync", "warn", "Assume nats-server's default, 2 minutes. --monitor URL asks the server's monitoring port.",
 			"unknown: %s%s", f.Why, ack)
+	}
+}
+
+// copies reports that the streams of several JetStream domains store the tasks of the mesh.
+func (d *doctor) copies(ctx context.Context, js natsjs.JetStream) {
+	if to, err := inspect.CopiesSubject(d.subjects); err != nil || !d.mayPublish(to) {
+		return
+	}
+	if n, err := inspect.Copies(ctx, js.Conn(), d.subjects); err == nil && n > 1 {
+		d.tell("copies", "fail", "Have the mesh's streams in one domain (\"aeemesh --js-domain\"), or another --prefix for each. docs/operations.md, \"Leaf nodes\".",
+			"%d streams store each task, as in a hub and in a leaf node: it is done %d times", n, n)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -125,5 +126,32 @@ func TestDoctorNamesAnOldWorker(t *testing.T) {
 	old := laneHint("normal tasks: 400 Bad Request - Priority Group missing")
 	if !strings.Contains(old, "Update this worker") || strings.Contains(laneHint("no responders"), "Update") {
 		t.Error(old)
+	}
+}
+
+// Streams of the mesh in a hub and in a leaf node store each task twice, and it is done twice.
+func TestDoctorFindsTheStreamsOfAnotherDomain(t *testing.T) {
+	t.Parallel()
+	hub, leaf := natstest.Leaf(t)
+	only := jetstream.Options{Only: []string{jetstream.StreamWork}}
+	for i, srv := range []*natsd.Server{hub, leaf} {
+		js, err := natsjs.New(natstest.Conn(t, srv))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := jetstream.Apply(t.Context(), js, only); err != nil {
+			t.Fatal(err)
+		}
+		says := func() string {
+			var out bytes.Buffer
+			d := &doctor{app: printingTo(&out), conn: js.Conn()}
+			d.copies(t.Context(), js)
+			return out.String()
+		}
+		if i == 0 && says() != "" {
+			t.Errorf("with streams in the hub alone: %s", says())
+		} else if i == 1 {
+			natstest.Eventually(t, "doctor sees both", func() bool { return strings.Contains(says(), "fail copies       2 streams store each task") })
+		}
 	}
 }

@@ -1,0 +1,31 @@
+package natstest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// Leaf starts a hub and a leaf node, whose clients share the subjects of one account. Each has
+// JetStream, in the domains hub and edge. They are closed when the test ends.
+func Leaf(t testing.TB) (hub, leaf *natsd.Server) {
+	t.Helper()
+	dir, port := StoreDir(t), hold(t)
+	// The accounts of the two systems differ. So the leaf node passes on no request to JetStream's API
+	// that names no domain.
+	const accounts = "accounts { SYS: { users: [ { user: sys, password: s } ] }, APP: { jetstream: enabled, users: [ { user: app, password: a } ] } }\n" +
+		"system_account: SYS\nno_auth_user: app\n"
+	run := func(domain, links string) *natsd.Server {
+		conf := filepath.Join(dir, domain+".conf")
+		if err := os.WriteFile(conf, []byte(accounts+links), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Run(t, natsd.Config{ConfigFile: conf, Name: domain, Port: natsd.RandomPort, JetStream: true, Domain: domain, StoreDir: filepath.Join(dir, domain)})
+	}
+	hub = run("hub", fmt.Sprintf("leafnodes { listen: \"127.0.0.1:%d\" }\n", port))
+	leaf = run("edge", fmt.Sprintf("leafnodes { remotes: [ { url: \"nats://app:a@127.0.0.1:%d\", account: APP } ] }\n", port))
+	return hub, leaf
+}
