@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
 	"golang.org/x/net/proxy"
 
@@ -59,6 +60,14 @@ func (a *App) applyContext(c *natsconn.Config) error {
 	fill(&c.CA, a.Env.expand(s.CA))
 	fill(&c.InboxPrefix, s.InboxPrefix)
 	fill(&a.Conn.Domain, s.JSDomain)
+	if p := strings.TrimSuffix(s.JSAPIPrefix, "."); a.Conn.Domain == "" && p != "" && p != strings.TrimSuffix(natsjs.DefaultAPIPrefix, ".") {
+		rest, is := strings.CutPrefix(p, "$JS.")
+		domain, api := strings.CutSuffix(rest, ".API")
+		if !is || !api || strings.Contains(domain, ".") {
+			return fmt.Errorf("context %s: jetstream_api_prefix %q is not that of a domain ($JS.DOMAIN.API): aeemesh knows no other", name, s.JSAPIPrefix)
+		}
+		a.Conn.Domain = domain
+	}
 	c.TLSFirst = c.TLSFirst || s.TLSFirst
 	if s.SocksProxy != "" {
 		dialer, err := socks(s.SocksProxy)
