@@ -88,3 +88,34 @@ func TestASubmissionIsNotRetriedInVain(t *testing.T) {
 		t.Errorf("a caller that has gone: %v, %d retries", err, retries)
 	}
 }
+
+// The task, or its acknowledgement, is lost, as where servers are restarted: the sender does not
+// wait for it until its own time is over.
+func TestASubmissionThatIsLostIsSentAgain(t *testing.T) {
+	natstest.Long(t)
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv)}}
+	js := r.js(r.nc)
+	durable := durableOver(js, r.m)
+	durable.Queue = jetstream.NewQueue(js, r.m) // as a command opens it, without Gather, which bounds each try
+	operator, nc := r.nodeOn(r.nc, mesh.Config{Durable: durable}), r.nc
+	applied := make(chan error, 1)
+	lost, err := nc.Subscribe("aee.work.>", func(*nats.Msg) { // takes the first try in the place of a stream
+		_, err := jetstream.Apply(t.Context(), js, jetstream.Options{})
+		applied <- err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.AutoUnsubscribe(1); err != nil {
+		t.Fatal(err)
+	}
+	task := newTask(reviewer, "code.review", `{}`)
+	if receipt, err := operator.Submit(ctxFor(t), task, mesh.SubmitOptions{}); err != nil || receipt.TaskID != task.ID {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+	if err := natstest.Within(t, "the first try", applied); err != nil {
+		t.Fatal(err)
+	}
+}

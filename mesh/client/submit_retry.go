@@ -16,6 +16,10 @@ import (
 // cluster elect a leader within some seconds.
 const submitPatience = 30 * time.Second
 
+// submitTry is how long one try waits: the task, or its acknowledgement, can be lost where servers
+// are restarted.
+const submitTry = 5 * time.Second
+
 // store submits a task to the work queue, and retries with the same id while the stream has no
 // leader, or does not confirm: for submitPatience, or for the task's timeout if that is shorter. After
 // a try that is uncertain, every error is: that try may have stored the task.
@@ -26,7 +30,9 @@ func (c *Client) store(ctx context.Context, task *envelope.Envelope, s jetstream
 	}
 	var doubt error
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		stored, err := queue.Submit(ctx, s)
+		try, cancel := context.WithTimeout(ctx, submitTry)
+		stored, err := queue.Submit(try, s)
+		cancel()
 		switch {
 		case err == nil:
 			return stored, nil
