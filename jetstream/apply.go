@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/copies"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
@@ -29,6 +30,11 @@ import (
 // and to create and delete a stream AEE_ROOM; without it, Apply stops at the first stream
 // that does not fit.
 //
+// If streams of another JetStream domain store this mesh's tasks already, as in a hub and its
+// leaf nodes, Apply does not create a second [StreamWork], changes nothing and fails with
+// [ErrElsewhere]. To find that out it publishes to the work queue what no stream stores, and
+// needs permission for $JS.API.STREAM.NAMES.
+//
 // Apply continues past a stream that is in conflict and reports all conflicts in the
 // error. It stops when a request fails. The changes made until then stay, and the next
 // call finds them done.
@@ -41,6 +47,9 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 		return nil, err
 	}
 	if plan, err = haveRoom(ctx, js, opts, plan); err != nil {
+		return nil, err
+	}
+	if err := oneDomain(ctx, js, opts, plan); err != nil {
 		return nil, err
 	}
 	if err := migrate(ctx, js, opts, plan); err != nil {
@@ -83,6 +92,24 @@ func oldServer(js natsjs.JetStream, plan []Change) error {
 	}
 	if major < 2 || major == 2 && minor < need {
 		return fmt.Errorf("nats-server %s is too old: the mesh needs 2.%d or newer, for %s", version, need, what)
+	}
+	return nil
+}
+
+// oneDomain fails with [ErrElsewhere] if the plan is to create the work queue in one JetStream
+// domain while that of another takes the tasks: each task would be done twice.
+func oneDomain(ctx context.Context, js natsjs.JetStream, opts Options, plan []Change) error {
+	if !slices.ContainsFunc(plan, func(c Change) bool { return c.spec.Name == StreamWork && c.Action == ActionCreate }) {
+		return nil
+	}
+	to, err := opts.Map.Work("normal", "service.probe")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
+	if copies.Elsewhere(ctx, js, to) {
+		return fmt.Errorf("create %s: %w: with a second one each would be done twice: nothing was done", StreamWork+opts.Map.Suffix(), ErrElsewhere)
 	}
 	return nil
 }

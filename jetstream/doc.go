@@ -167,7 +167,7 @@
 // # Errors
 //
 // [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged], [ErrFull],
-// [ErrTooLarge], [ErrNoRoom] and [ErrUncertain] are for errors.Is. A server does not answer a request
+// [ErrTooLarge], [ErrNoRoom], [ErrElsewhere] and [ErrUncertain] are for errors.Is. A server does not answer a request
 // that permissions forbid. ErrDenied is returned when a request timed out and the
 // connection was told of a permissions violation.
 package jetstream

@@ -31,6 +31,8 @@ var (
 	// ErrNoRoom: the server or the account has less storage left than a stream would
 	// reserve.
 	ErrNoRoom = api.ErrNoRoom
+	// ErrElsewhere: the streams of the mesh are in another JetStream domain.
+	ErrElsewhere = errors.New("another JetStream domain stores the tasks of this mesh")
 	// ErrTooLarge: the message is larger than the server's max_payload, or than the
 	// stream allows.
 	ErrTooLarge = api.ErrTooLarge

@@ -78,8 +78,10 @@ func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exa
 	if err := accountRoom(ctx, js, opts, n); err != nil {
 		return err
 	}
-	// In a cluster no server knows what the others have reserved at this moment.
-	if js.Conn().ConnectedClusterName() != "" {
+	// In a cluster no server knows what the others have reserved at this moment. A leaf node that
+	// stands alone gives its own name as that of its cluster.
+	cluster := js.Conn().ConnectedClusterName()
+	if cluster != "" && (cluster != js.Conn().ConnectedServerName() || js.Options().Domain != "") {
 		return nil
 	}
 	for _, part := range []struct {

@@ -193,7 +193,7 @@ func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *
 	if err != nil {
 		a.Term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {
-		case errors.Is(err, jetstream.ErrNoRoom):
+		case errors.Is(err, jetstream.ErrNoRoom), errors.Is(err, jetstream.ErrElsewhere):
 			a.Term.Hint(outcome.Hint(topology.RoomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):

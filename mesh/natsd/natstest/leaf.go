@@ -10,8 +10,9 @@ import (
 )
 
 // Leaf starts a hub and a leaf node, whose clients share the subjects of one account. Each has
-// JetStream, in the domains hub and edge. They are closed when the test ends.
-func Leaf(t testing.TB) (hub, leaf *natsd.Server) {
+// JetStream, in the domains hub and edge, with so many bytes of storage; 0: nats-server's default.
+// They are closed when the test ends.
+func Leaf(t testing.TB, store int64) (hub, leaf *natsd.Server) {
 	t.Helper()
 	dir, port := StoreDir(t), hold(t)
 	// The accounts of the two systems differ. So the leaf node passes on no request to JetStream's API
@@ -23,7 +24,7 @@ func Leaf(t testing.TB) (hub, leaf *natsd.Server) {
 		if err := os.WriteFile(conf, []byte(accounts+links), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return Run(t, natsd.Config{ConfigFile: conf, Name: domain, Port: natsd.RandomPort, JetStream: true, Domain: domain, StoreDir: filepath.Join(dir, domain)})
+		return Run(t, natsd.Config{ConfigFile: conf, Name: domain, Port: natsd.RandomPort, JetStream: true, Domain: domain, MaxStore: store, StoreDir: filepath.Join(dir, domain)})
 	}
 	hub = run("hub", fmt.Sprintf("leafnodes { listen: \"127.0.0.1:%d\" }\n", port))
 	leaf = run("edge", fmt.Sprintf("leafnodes { remotes: [ { url: \"nats://app:a@127.0.0.1:%d\", account: APP } ] }\n", port))

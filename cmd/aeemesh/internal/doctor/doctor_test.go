@@ -132,14 +132,13 @@ func TestDoctorNamesAnOldWorker(t *testing.T) {
 // Streams of the mesh in a hub and in a leaf node store each task twice, and it is done twice.
 func TestDoctorFindsTheStreamsOfAnotherDomain(t *testing.T) {
 	t.Parallel()
-	hub, leaf := natstest.Leaf(t)
-	only := jetstream.Options{Only: []string{jetstream.StreamWork}}
+	hub, leaf := natstest.Leaf(t, 0)
 	for i, srv := range []*natsd.Server{hub, leaf} {
 		js, err := natsjs.New(natstest.Conn(t, srv))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := jetstream.Apply(t.Context(), js, only); err != nil {
+		if _, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: jetstream.StreamWork, Subjects: []string{"aee.work.>"}}); err != nil {
 			t.Fatal(err)
 		}
 		says := func() string {

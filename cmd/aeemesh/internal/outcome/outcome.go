@@ -132,7 +132,7 @@ var sentinels = []struct {
 	{Outcome{CodeFull, NotWanted}, []error{jetstream.ErrFull, jetstream.ErrNoRoom}},
 	{Outcome{envelope.CodeTooLarge, NotWanted}, []error{envelope.ErrTooLarge, jetstream.ErrTooLarge, nats.ErrMaxPayload}},
 	{Outcome{CodeConflict, NotWanted}, []error{
-		jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
+		jetstream.ErrElsewhere, jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
 		mesh.ErrTooLate, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist,
 	}},
 	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist, exec.ErrNotFound}},

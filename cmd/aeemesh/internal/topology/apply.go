@@ -157,11 +157,14 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 	}
 }
 
-// RoomHint adds a hint to errors about a small disk or too few servers.
+// RoomHint adds a hint to errors about a small disk, too few servers, or another domain.
 func RoomHint(err error) error {
 	var refused *natsjs.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
 		return outcome.Hinted(outcome.Conflict("%w", err), "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+	}
+	if errors.Is(err, jetstream.ErrElsewhere) {
+		return outcome.Hinted(err, "Name the domain of its streams with --js-domain, or give this mesh another --prefix. docs/operations.md, \"Leaf nodes\".")
 	}
 	if !errors.Is(err, jetstream.ErrNoRoom) {
 		return err
