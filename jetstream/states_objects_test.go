@@ -123,7 +123,7 @@ func TestARecordThatIsStoredLateHasItsDocument(t *testing.T) {
 	const age = 300 * time.Millisecond
 	s := jetstream.UploadsFor(jetstream.NewStates(stopsBefore{js, func() {
 		pause.For(t.Context(), age)
-		if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects != 1 {
+		if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects < 1 { // more if the machine was too slow at first
 			t.Errorf("swept %+v, %v", swept, err)
 		}
 	}}, subject.Map{}), age)
@@ -170,7 +170,7 @@ func TestARecordThatIsStoredLateGetsItsDocumentByTheNextTry(t *testing.T) {
 			const age = 300 * time.Millisecond
 			s := jetstream.UploadsFor(jetstream.NewStates(&failsAfter{JetStream: js, deaf: !hears, record: func() {
 				pause.For(t.Context(), age)
-				if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects != 1 {
+				if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects < 1 { // more if the machine was too slow at first
 					t.Errorf("swept %+v, %v", swept, err)
 				}
 			}}, subject.Map{}), age)
