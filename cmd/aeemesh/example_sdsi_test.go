@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -54,7 +55,15 @@ func TestTheDesksOfTheExample(t *testing.T) {
 			c.Env = append(c.Env, kv)
 		}
 	}
-	c.Env = append(c.Env, "TMPDIR="+temp, "GOTMPDIR=", "XDG_CONFIG_HOME="+filepath.Join(temp, "config"))
+	// A key that the desks do not know, and what is set for another mesh, change nothing.
+	signer, key, err := sign.NewKey("ada", sign.Ed25519, "human.ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sign.SaveKey(filepath.Join(temp, "config", "aeemesh", "keys"), signer, key); err != nil {
+		t.Fatal(err)
+	}
+	c.Env = append(c.Env, "TMPDIR="+temp, "GOTMPDIR=", "XDG_CONFIG_HOME="+filepath.Join(temp, "config"), "AEEMESH_PREFIX=elsewhere", "AEEMESH_SIGN=ada")
 	var errors strings.Builder
 	c.Stderr = &errors
 	began := time.Now()
