@@ -95,6 +95,17 @@ func (r *Store) Known(ctx context.Context, name string) ([]state.ID, error) {
 	return r.recent(ctx, name, "")
 }
 
+// Entities returns the entities that have a run of a task.
+func (r *Store) Entities(ctx context.Context, task string) (entities []string, err error) {
+	found, err := r.states.Locate(ctx, task)
+	for _, id := range found {
+		if id.Run == state.RunID(id.Entity, task) {
+			entities = append(entities, id.Entity)
+		}
+	}
+	return entities, err
+}
+
 // recent returns the runs that were written lately and whose id begins with a name of at
 // least as many characters as lists print. A whole id is found without it.
 func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, error) {

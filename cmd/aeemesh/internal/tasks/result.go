@@ -39,7 +39,7 @@ of a dead letter's task is its error, until its retry has ended: "dead retry
 --wait" waits for that.
 
 ENTITY is the agent that the task was sent to. Without it all agents' replies
-are searched.`,
+and runs are searched: --follow then waits for a task that a worker has begun.`,
 		Example: `  aeemesh result 01JD3YZ8M4...
   aeemesh result 01JD3YZ8M4... agent.writer --follow     # with the stream, from its beginning
 
@@ -80,7 +80,7 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	id, entity := args[0], ""
 	if len(args) == 2 {
 		entity = args[1]
-	} else if entity, err = findReplies(s, ctx, id); err != nil {
+	} else if entity, err = findEntity(s, ctx, cmd, id); err != nil {
 		return err
 	}
 	opts, view := mesh.ResultOptions{Follow: follow}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
@@ -131,8 +131,8 @@ func Retry(s *session.Session, ctx context.Context, seq uint64) (retried bool, e
 	return true, printResult(s, ctx, letter.TaskID, letter.Entity, reply, &view, err)
 }
 
-// findReplies returns the entity whose replies a task has.
-func findReplies(s *session.Session, ctx context.Context, id string) (string, error) {
+// findEntity returns the entity that has replies to a task, or a run of it.
+func findEntity(s *session.Session, ctx context.Context, cmd *cobra.Command, id string) (string, error) {
 	d, err := s.Lane()
 	if err != nil {
 		return "", err
@@ -140,6 +140,15 @@ func findReplies(s *session.Session, ctx context.Context, id string) (string, er
 	found, err := d.Replies.Find(ctx, id)
 	if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 		return "", session.LaneError(err)
+	}
+	if len(found) == 0 {
+		store, err := runs.Open(s.App, cmd, s)
+		if err != nil {
+			return "", err
+		}
+		if found, err = store.Entities(ctx, id); err != nil {
+			return "", session.LaneError(err)
+		}
 	}
 	switch len(found) {
 	case 0:
