@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -74,6 +75,11 @@ func TestEveryCommandHasHelp(t *testing.T) {
 				t.Errorf("%s: a line of its help is too wide: %s", path, line)
 			}
 		}
+		c.Flags().VisitAll(func(f *pflag.Flag) { // pflag pads by bytes
+			if name, _ := pflag.UnquoteUsage(f); len(name) != len([]rune(name)) {
+				t.Errorf("%s: the name of --%s's value moves the column beside it: %s", path, f.Name, name)
+			}
+		})
 		for _, child := range c.Commands() {
 			walk(child)
 		}

@@ -32,7 +32,7 @@ func (f *topologyFlags) add(c *cobra.Command) {
 	flags.StringArrayVar(&f.only, "only", nil, "`NAME` of a stream or bucket to look at, without the prefix's suffix; repeatable (default all)")
 	flags.IntVar(&f.replicas, "replicas", 0, "replicas of each, 1, 3 or 5 (default 1 for new ones, and what there is)")
 	flags.StringVar(&f.storage, "storage", "file", "storage of new ones: file, or memory, which a restart loses")
-	flags.StringArrayVar(&f.limits, "limit", nil, "`NAME=LIMIT:VALUE,…` such as AEE_BUS=max_bytes:1GiB,max_age:14d; \"none\" lifts a limit; repeatable")
+	flags.StringArrayVar(&f.limits, "limit", nil, "`NAME=LIMIT:VALUE,...` such as AEE_BUS=max_bytes:1GiB,max_age:14d; \"none\" lifts a limit; repeatable")
 	flags.StringVar(&f.cluster, "placement-cluster", "", "`name` of the cluster where they are to be")
 	flags.StringArrayVar(&f.tags, "placement-tag", nil, "`tag` of the servers where they are to be; repeatable")
 	flags.DurationVar(&f.lease, "lease", 0, "AckWait of the work consumers of --entity (default 3s for new ones, and what there is)")
