@@ -9,8 +9,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,5 +150,23 @@ func TestInterruptedWhileConnecting(t *testing.T) {
 	code := run(ctx, []string{"--nats", "nats://127.0.0.1:1", "agents", "list", "--json"}, strings.NewReader(""), &out, &words, func(string) string { return "" })
 	if code != exitFailed || !strings.Contains(words.String(), "interrupted") || strings.Contains(words.String(), "hint") || !strings.Contains(out.String(), `"code":"E_INTERRUPTED"`) {
 		t.Errorf("exit %d: %s%s", code, words.String(), out.String())
+	}
+}
+
+// The server's lists of connections say which command each is of: not "aeemesh list".
+func TestConnectionsHaveTheNamesOfTheirCommands(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{MonitorPort: natsd.RandomPort})
+	if code, words := listAgents(t, map[string]string{"NATS_URL": srv.ClientURL()}); code != exitOK {
+		t.Fatal(code, words)
+	}
+	resp, err := http.Get(srv.MonitorURL() + "/connz?state=all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.Contains(all, []byte(`"aeemesh agents list"`)) {
+		t.Errorf("%s, %v", all, err)
 	}
 }

@@ -105,9 +105,10 @@ func Short(name string, c *cobra.Command) *cobra.Command {
 func (a *App) BeginLog(cmd *cobra.Command) {
 	OutliveReaders()
 	a.Term.Logs.Store(term.LogWords)
+	name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
-		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", hostname(), "pid", os.Getpid()}},
-		"aeemesh %s %s on %s, process %d", a.Version, cmd.Name(), hostname(), os.Getpid())
+		Attrs: []any{"command", name, "version", a.Version, "host", hostname(), "pid", os.Getpid()}},
+		"aeemesh %s %s on %s, process %d", a.Version, name, hostname(), os.Getpid())
 }
 
 // hostname is this machine's name.

@@ -153,7 +153,7 @@ func (a *App) Connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 	if err != nil {
 		return nil, err
 	}
-	c.Name = "aeemesh " + cmd.Name()
+	c.Name = cmd.CommandPath()
 	if c.InboxPrefix == "" {
 		c.InboxPrefix = perms.InboxPrefix(cmp.Or(a.speaker, a.DefaultFrom()))
 	}
