@@ -162,7 +162,7 @@ func (p *parser) envelope() error {
 		return p.fail("empty message")
 	}
 	if p.data[p.pos] != '{' {
-		return p.fail("an envelope is a JSON object")
+		return p.fail("there is no JSON object")
 	}
 	var unknown nameSet
 	more, err := p.open('}')

@@ -259,6 +259,23 @@ func TestAnswerToBrokenEnvelopeNamesWhatCouldBeRead(t *testing.T) {
 	}
 }
 
+// Who sends text, or a payload alone, is told which subject takes that.
+func TestAnswerToWhatIsNoEnvelopeNamesTheSubjectOfText(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	for body, why := range map[string]string{
+		"hello, mesh":   `there is no JSON object at byte 0`,
+		`{"path": "."}`: `v is missing`,
+	} {
+		got := errorOf(t, parse(t, r.requestRaw(reviewer, []byte(body), nil).Data))
+		equal(t, "code", got.Code, envelope.CodeInvalidEnvelope)
+		if want := "this is no envelope (text goes to aee.ask.agent.reviewer): " + why; !strings.HasPrefix(got.Message, want) {
+			t.Errorf("%s: %s, want %s", body, got.Message, want)
+		}
+	}
+}
+
 // Its receiver would refuse it under another corr or id, and the sender would refuse that
 // answer, or wait for it in vain.
 func TestASenderSendsNoFieldThatIsTooLong(t *testing.T) {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"runtime"
 	"time"
@@ -80,14 +81,31 @@ func (in *intake) verified(a arrival) {
 func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	in.host.counts.malformed.Add(1)
 	in.host.node.tel.Refused(in.host.Entity, "malformed")
-	problem := fault.ForPeer(err)
-	wire.LogRefused(in.host.log, wire.Readable(err), problem.Code, slog.String("subject", msg.Subject), slog.Any("err", err))
+	problem, read := fault.ForPeer(err), wire.Readable(err)
+	if !cbor && noEnvelope(msg.Data, err) {
+		problem = envelope.Errorf(problem.Code, "this is no envelope (text goes to %s): %s", in.host.ask, problem.Message)
+	}
+	wire.LogRefused(in.host.log, read, problem.Code, slog.String("subject", msg.Subject), slog.Any("err", err))
 	if msg.Reply == "" {
 		in.host.counts.dropped.Add(1)
 		return
 	}
 	in.host.service.Stats[service.Task].Count(problem)
 	in.host.answer(&Task{Envelope: wire.SalvageFrom(err, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
+}
+
+// noEnvelope reports whether a refused message is text, or a payload alone: no JSON object,
+// or one that has neither an id nor a sender.
+func noEnvelope(data []byte, err error) bool {
+	var bad *envelope.InvalidError
+	if !errors.As(err, &bad) {
+		return false
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return true
+	}
+	read := bad.Partial()
+	return bad.Problems[0].Rule != envelope.RuleJSON && read.ID == "" && read.From == ""
 }
 
 // check admits or refuses an envelope. An admitted task is accepted into the queue.
