@@ -54,7 +54,8 @@ func configCommand(a *app) *cobra.Command {
 		Short: "Show a worker's settings, and where each comes from",
 		Long: `Shows the settings that "worker" would have with the same flags, environment and
 configuration file, and where each comes from: a flag, a variable, a line of the
-file, or the default. Secrets are not shown.`,
+file, or the default. Where no value is shown, "worker --help-all" says what the
+default is. Secrets are not shown.`,
 		Example: `  aeemesh config show --config worker.yaml
   aeemesh config show --config worker.yaml --lease 5s --json | jq .lease`,
 		DisableFlagParsing: true,
@@ -249,6 +250,9 @@ func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 		out.Source = "flag --" + f.Name
 	case a.ByEnv[f.Name]:
 		out.Source = "environment " + f.Annotations[session.AnnotEnv][0]
+	}
+	if out.Source == "default" && (out.Value == "0" || out.Value == "0s") && strings.Contains(f.Usage, "(default ") {
+		out.Value = "" // the usage says it: 0, if given, may mean another thing
 	}
 	switch {
 	case s.Secret && out.Value != "":
