@@ -239,7 +239,7 @@ func announceServer(a *session.App, srv *natsd.Server, f *upFlags) error {
 	if always {
 		a.Term.Note("a stored message is on the disk when it is acknowledged")
 	} else {
-		a.Term.Note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
+		a.Term.Note("stored messages survive this process; a crash of the machine can lose the last %s, with --sync always nothing", urls.Sync)
 	}
 	where := ""
 	if urls.URL != nats.DefaultURL {

@@ -87,7 +87,7 @@ var codeHints = map[envelope.Code]string{
 	envelope.CodeReplay:        "The id was used before. A new envelope gets an id of its own.",
 	envelope.CodeIntentUnknown: "\"aeemesh agents describe ENTITY\" lists the intents that it knows.",
 	envelope.CodeTooLarge:      "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB.",
-	envelope.CodeKeyUnknown:    "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that.",
+	envelope.CodeKeyUnknown:    "The receiver does not know the key. If it reads this key directory, it knows a new key after five seconds; else: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that.",
 	envelope.CodeInputSchema:   "\"aeemesh agents describe ENTITY --schema\" shows what it takes.",
 }
 
