@@ -75,6 +75,8 @@ the agents that answer), how far clocks are apart, and how the agents and their
 queues are. Where it may, it stores a few records that expire within seconds, to
 see that JetStream stores (--probe=false does not). It changes nothing else,
 except with --apply, which does what "aeemesh apply" does.
+A NATS user that may not ask the server for its permissions is tested by trials,
+and each that the server refuses is a line in its log ("Publish Violation").
 Agents are pinged. The ping is signed only where an agent requires it or --sign
 names a key: agents that do not know the key refuse it and send an alert.
 The exit status is 1 if a check fails, with --strict also if it warns.`,
