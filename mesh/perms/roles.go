@@ -16,12 +16,13 @@ func everything(m subject.Map) []string {
 	return append(all, strings.TrimSuffix(m.AllWork(), "work.>")+">")
 }
 
-// Operator are what an operator needs: everything that is the mesh's, and
-// all of JetStream in the account, whatever else it holds.
+// Operator are what an operator needs: everything that is the mesh's, all of JetStream in the
+// account, whatever else it holds, and to be told these permissions: doctor would otherwise
+// try them, and each that is missing would be a line in the server's log.
 func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{
-		Publish:   append(append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"), answers([]string{inboxPrefix})...),
+		Publish:   append(append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>", "$SYS.REQ.USER.INFO"), answers([]string{inboxPrefix})...),
 		Subscribe: append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
 	}
 }
