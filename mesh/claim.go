@@ -28,19 +28,26 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (run.Verdict, e
 	return r.claimOver(ctx, nil, ending)
 }
 
-// claimOver is claim with a record that was already read; with nil it reads the record
-// itself.
+// claimOver is claim with a record that was already read. With nil it begins with the record
+// that was read when the message arrived, and reads it itself where there was none. What was
+// read then may have changed: a verdict that writes nothing counts only if it is of a record
+// that is read now.
 func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (run.Verdict, error) {
 	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.hold.retryID() == "" // most likely it has no record
 	for tries := 0; ; tries++ {
-		if !fresh && rec == nil {
+		early := tries == 0 && rec == nil && r.arrived != nil
+		if early {
+			rec = r.arrived
+		} else if !fresh && rec == nil {
 			var err error
 			if rec, err = r.read(ctx); err != nil {
 				return 0, err
 			}
 		}
 		c, prev := state.New(r.lane.host.Entity, r.task.Envelope.ID, r.lane.host.AgentID), uint64(0)
-		if rec != nil {
+		if early {
+			c, prev = r.stored.Clone(), rec.Revision
+		} else if rec != nil {
 			var err error
 			if c, err = r.lane.records.read(*rec); err != nil {
 				return 0, err
@@ -48,6 +55,10 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			prev = rec.Revision
 		}
 		v, m, err := r.judge(ctx, rec, c)
+		if err == nil && early && v != run.Mine && v != run.Moving {
+			rec = nil
+			continue
+		}
 		if err != nil || v != run.Mine && v != run.Moving {
 			if err == nil && (v == run.Ended || v == run.Parked) {
 				r.found(rec, c)

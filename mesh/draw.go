@@ -240,6 +240,10 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 		return nil // the header is unsigned: this is another, ordinary task
 	}
 	r.id.Run, r.stored = rec.ID.Run, c
+	if k := c.Mesh.Step.Kind; c.Mesh.Work == r.hold.Seq || k == state.StepImport || k == state.StepFork {
+		rec.Data = nil // c has it
+		r.arrived = &rec
+	} // else the record is about to change: see records.requeue
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }

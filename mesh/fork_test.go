@@ -36,22 +36,16 @@ func TestACopyOfAnotherPlatformsRun(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
 	client := r.client()
-	foreign := func() *state.Checkpoint {
-		return &state.Checkpoint{Doc: aaif.State{
-			Standard: "SC-006", StateID: uuid.NewString(), AgentID: state.AgentID(reviewer), RunID: uuid.NewString(), CheckpointAt: state.Time(time.Now()),
-			Status: aaif.RunPaused, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "and now?"}},
-		}}
-	}
-	if _, err := client.Fork(ctxFor(t), foreign(), state.ForkOf{}); !errors.Is(err, transfer.ErrUnknownAgent) {
+	if _, err := client.Fork(ctxFor(t), copied(), state.ForkOf{}); !errors.Is(err, transfer.ErrUnknownAgent) {
 		t.Errorf("of an agent that nobody serves: %v", err)
 	}
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: lastWord{}})
-	waits := foreign()
+	waits := copied()
 	waits.Doc.Status = aaif.RunAwaitingApproval
 	if _, err := client.Fork(ctxFor(t), waits, state.ForkOf{}); !errors.Is(err, state.ErrInvalid) {
 		t.Errorf("of one that waits for an approval: %v", err)
 	}
-	c := foreign()
+	c := copied()
 	receipt, err := client.Fork(ctxFor(t), c, state.ForkOf{})
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,7 @@ type Run struct {
 
 	// From the message, before the claim.
 	stored   *state.Checkpoint // the record of a run that the message resumes
+	arrived  *state.Record     // the record, without its data, as it was read when the message arrived
 	refusal  *envelope.Error   // why the agent refuses the task
 	deadline time.Time         // by the server's clock
 	waiting  atomic.Bool       // counted in deliveries.waiting
