@@ -106,6 +106,36 @@ func TestLaneRecreatesItsConsumer(t *testing.T) {
 	w.hears(t, q)
 }
 
+// The server announces that it deletes a consumer before it removes the files. Were the next one
+// of that name made meanwhile, it would lose its own: it could not be changed, and a restart of
+// the server would forget it.
+func TestLaneRecreatesItsConsumerWhenTheOldOneIsGone(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	for range 10 {
+		if err := js.DeleteConsumer(brief(t), jetstream.StreamWork, "normal-agent=2Ex"); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the consumer to be made", func() bool {
+			_, err := js.Consumer(brief(t), jetstream.StreamWork, "normal-agent=2Ex")
+			return err == nil
+		})
+		w.restored(t)
+		c, err := js.Consumer(brief(t), jetstream.StreamWork, "normal-agent=2Ex")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := c.CachedInfo().Config
+		cfg.AckWait += time.Second
+		if _, err := js.UpdateConsumer(brief(t), jetstream.StreamWork, cfg); err != nil {
+			t.Fatalf("the new consumer has no files: %v", err)
+		}
+	}
+}
+
 func TestLaneCreatesItsConsumerOnlyIfAllowed(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)

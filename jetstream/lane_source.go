@@ -193,12 +193,20 @@ func (r *laneRun) status(msg *nats.Msg) {
 	default:
 		gone := words == "Consumer Deleted" || words == "Leadership Change" || words == "Server Shutdown"
 		s.trouble(fmt.Errorf("the server ended a request for tasks: %s %s", code, words), !gone)
+		if words == "Consumer Deleted" {
+			s.mendAt = time.Now().Add(deletedPause)
+		}
 	}
 	if !s.ready {
 		signal(r.mend)
 	}
 	r.Wake()
 }
+
+// deletedPause is how long a lane waits before it makes a deleted consumer again. The server says
+// that it deletes a consumer before it removes the files: it would remove those of the next one of
+// that name with them. Until then it may not answer questions about the consumer, either.
+const deletedPause = 250 * time.Millisecond
 
 // errSilent is the cause of a silent source if no other cause is known.
 var errSilent = errors.New("the server does not answer requests for tasks")
