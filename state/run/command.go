@@ -105,6 +105,9 @@ func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Command
 		return out, nil
 	case slices.Contains(m.Commands, o.Envelope):
 		out.Do = Already
+		if o.Intent == intents.TaskPause || o.Intent == intents.TaskMigrate && !o.Abort {
+			out.Status = pendingStatus(c)
+		}
 		return out, nil
 	case c.Terminal():
 		if m.Handed != nil {

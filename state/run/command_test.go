@@ -91,8 +91,8 @@ func TestCommand(t *testing.T) {
 				t.Errorf("%s, %s: noted as applied: %t", s.name, o.Intent, applied)
 			} else if applied {
 				again, err := run.Command(c, &o, s.at, noon)
-				if err != nil || again.Do != run.Already {
-					t.Errorf("%s, %s: a second time: %+v, %v", s.name, o.Intent, again, err)
+				if err != nil || again.Do != run.Already || out.Do == run.Applied && again.Status != out.Status {
+					t.Errorf("%s, %s: a second time: %+v, %v; the first time %+v", s.name, o.Intent, again, err, out)
 				}
 			} else if c.Doc.Status != was.Doc.Status || c.Mesh.Pending != was.Mesh.Pending || c.Mesh.Epoch != epoch {
 				t.Errorf("%s, %s: it changed the run", s.name, o.Intent)

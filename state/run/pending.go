@@ -61,11 +61,22 @@ func withdrawPause(c *state.Checkpoint) bool {
 // requestMove makes the move pending that Migration describes. paused says that a pause
 // was pending before.
 func requestMove(c *state.Checkpoint, paused bool) (status string) {
-	if c.Mesh.Pending = string(aaif.RunMigrating); !paused {
+	if c.Mesh.Pending = string(aaif.RunMigrating); paused {
+		requestPause(c)
+	}
+	return pendingStatus(c)
+}
+
+// pendingStatus returns what the sender of a pause or a move is told of the run: what it is about to do,
+// or its status.
+func pendingStatus(c *state.Checkpoint) string {
+	switch {
+	case pausePending(c):
+		return "pausing"
+	case c.Mesh.Pending == string(aaif.RunMigrating):
 		return "moving"
 	}
-	requestPause(c)
-	return "pausing"
+	return string(c.Doc.Status)
 }
 
 // withdrawMove ends a pending move; a pending pause stays.
