@@ -35,7 +35,7 @@ func noted(intent, from string) func(*state.Checkpoint) {
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	message := run.Message{Worker: "b", Seq: 9, Retry: "retry.9"}
+	message := run.Message{Worker: "b", Seq: 9, Redelivered: 2, Retry: "retry.9"}
 	refused := envelope.Errorf(envelope.CodeRequires, "no")
 	type expect struct {
 		verdict run.Verdict
@@ -60,6 +60,7 @@ func TestClaim(t *testing.T) {
 		"a task that is refused":           {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Refused = refused }), expect{run.Ended, envelope.CodeRequires, aaif.RunRunning, "b", 1}, nil},
 		"a task that comes too late":       {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Task.Deadline = noon }), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 1}, nil},
 		"cancelled before it began":        {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Ending = run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
+		"cancelled, and refused":           {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Refused, t.Ending = refused, run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
 		"a noted cancel":                   {begun(noted(intents.TaskCancel, "human.ann")), run.Mine, terms(), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
 		"a noted pause":                    {begun(noted(intents.TaskPause, "human.ann")), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
 		"a noted pause that is taken back": {begun(noted(intents.TaskPause, "human.ann"), noted(intents.TaskResume, "human.ann")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1}, nil},
@@ -81,6 +82,7 @@ func TestClaim(t *testing.T) {
 					t.Errorf("%+v of %+v", out, c.Mesh)
 				}
 			}},
+		"after a crash, where it is refused": {begun(), run.Mine, terms(func(t *run.Terms) { t.Refused = refused }), expect{run.Ended, envelope.CodeRequires, aaif.RunRunning, "b", 2}, nil},
 		"after a release": {begun(noOwner, func(c *state.Checkpoint) { c.Mesh.Step.Kind = state.StepModel }), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
 			func(t *testing.T, _ *state.Checkpoint, out run.Claimed) {
 				if out.Recovered || !out.Restored {
@@ -107,6 +109,12 @@ func TestClaim(t *testing.T) {
 				t.Error("not captured")
 			}
 		}},
+		"a move is pending amid a call": {begun(pendingMove("c"), inFlight), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if c.Mesh.Migration.Phase != state.PhaseAsked || c.Mesh.Pending != string(aaif.RunMigrating) {
+					t.Errorf("phase %s, pending %q", c.Mesh.Migration.Phase, c.Mesh.Pending)
+				}
+			}},
 		"a captured run whose worker died": {begun(moving(state.PhaseCaptured, "c")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
 			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
 				if c.Mesh.Migration.Phase != state.PhaseAborted {
@@ -139,9 +147,63 @@ func TestClaim(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
+			if k := &c.c.Mesh; k.Owner != "" && (k.Work != 9 || k.Redelivered != 2) {
+				t.Errorf("by the message %d, redelivered %d times", k.Work, k.Redelivered)
+			}
 			if c.check != nil {
 				c.check(t, c.c, out)
 			}
 		})
+	}
+}
+
+// A run that ends with nothing but its claim leaves its reply alone: whatever else its record
+// holds would be lost. What it has done counts as progress, so that the next owner does not
+// begin it anew.
+func TestWhatIsMoreThanAClaim(t *testing.T) {
+	t.Parallel()
+	bare := func() *state.Checkpoint {
+		c := begun()
+		c.Mesh.Epoch = 1
+		return c
+	}
+	if c := bare(); !run.Bare(c) || run.Progressed(c) {
+		t.Errorf("nothing but a claim: bare %t, progressed %t", run.Bare(c), run.Progressed(c))
+	}
+	for name, c := range map[string]struct {
+		change     func(d *aaif.State, m *state.Mesh)
+		progressed bool
+	}{
+		"a second owner":        {func(_ *aaif.State, m *state.Mesh) { m.Epoch = 2 }, false},
+		"a second claim":        {func(_ *aaif.State, m *state.Mesh) { m.Claims = 2 }, false},
+		"no task":               {func(_ *aaif.State, m *state.Mesh) { m.Task = nil }, false},
+		"a stream":              {func(_ *aaif.State, m *state.Mesh) { m.Stream = 1 }, false},
+		"streamed text":         {func(_ *aaif.State, m *state.Mesh) { m.Told = "half" }, false},
+		"a pending pause":       {func(_ *aaif.State, m *state.Mesh) { m.Pending = "paused" }, false},
+		"usage":                 {func(_ *aaif.State, m *state.Mesh) { m.Usage.ModelCalls = 1 }, false},
+		"turns":                 {func(_ *aaif.State, m *state.Mesh) { m.Turns = 1 }, false},
+		"a note":                {func(_ *aaif.State, m *state.Mesh) { m.Notes = []state.Note{{}} }, false},
+		"a command":             {func(_ *aaif.State, m *state.Mesh) { m.Commands = []string{"c"} }, false},
+		"a noted command":       {func(_ *aaif.State, m *state.Mesh) { m.Noted = []state.Noted{{}} }, false},
+		"a message":             {func(_ *aaif.State, m *state.Mesh) { m.Steering = []state.Steer{{}} }, false},
+		"a wait":                {func(_ *aaif.State, m *state.Mesh) { m.Waits = []state.Wait{{}} }, false},
+		"a plan":                {func(_ *aaif.State, m *state.Mesh) { m.Plan = []byte(`{}`) }, false},
+		"unknown members":       {func(_ *aaif.State, m *state.Mesh) { m.More = []byte(`{}`) }, false},
+		"a parent":              {func(_ *aaif.State, m *state.Mesh) { m.Parent = &state.Parent{} }, false},
+		"a move":                {func(_ *aaif.State, m *state.Mesh) { m.Migration = &state.Migration{} }, false},
+		"a delegation":          {func(_ *aaif.State, m *state.Mesh) { m.Handed = &state.Handed{} }, false},
+		"an approval request":   {func(d *aaif.State, _ *state.Mesh) { d.ApprovalRequest = &aaif.ApprovalRequest{} }, false},
+		"a call":                {func(_ *aaif.State, m *state.Mesh) { m.Calls = []state.Call{{}} }, true},
+		"a tool call":           {func(_ *aaif.State, m *state.Mesh) { m.Effects = []state.Effect{{}} }, true},
+		"a failed attempt":      {func(_ *aaif.State, m *state.Mesh) { m.Attempt = 1 }, true},
+		"a step":                {func(_ *aaif.State, m *state.Mesh) { m.Step.Kind = state.StepModel }, true},
+		"the handler's data":    {func(_ *aaif.State, m *state.Mesh) { m.Loop = []byte(`{}`) }, true},
+		"an iteration":          {func(d *aaif.State, _ *state.Mesh) { d.Iteration = aaif.Int(1) }, true},
+		"a pipeline's position": {func(d *aaif.State, _ *state.Mesh) { d.PipelinePosition = &aaif.PipelinePosition{} }, true},
+	} {
+		cp := bare()
+		if c.change(&cp.Doc, &cp.Mesh); run.Bare(cp) || run.Progressed(cp) != c.progressed {
+			t.Errorf("%s: bare %t, progressed %t", name, run.Bare(cp), run.Progressed(cp))
+		}
 	}
 }

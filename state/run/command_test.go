@@ -40,6 +40,9 @@ func TestCommand(t *testing.T) {
 		{"captured", run.Silent, func() *state.Checkpoint { return begun(moving(state.PhaseCaptured, "c")) }},
 		{"at paris", run.Stored, func() *state.Checkpoint { return begun(moving(state.PhaseRelaying, paris)) }},
 		{"completed", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunCompleted)) }},
+		{"its reply alone", run.Stored, func() *state.Checkpoint {
+			return begun(status(aaif.RunCompleted), func(c *state.Checkpoint) { c.Mesh.Task = nil })
+		}},
 		{"delegated", run.Stored, func() *state.Checkpoint {
 			return begun(status(aaif.RunCompleted), func(c *state.Checkpoint) { c.Mesh.Handed = &state.Handed{To: "agent.y"} })
 		}},
@@ -121,6 +124,7 @@ awaits a settlement: end | pausing (awaiting_approval) want paused | nothing | a
 captured: end | nothing | nothing | migrating | E_NOT_FOUND | E_DENIED | E_DENIED | E_DENIED | running queue
 at paris: forward out | forward out | forward out | forward out | forward out | forward out | forward out | forward out | E_DENIED
 completed: nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing
+its reply alone: nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing
 delegated: forward | forward | forward | forward | forward | forward | forward | forward | forward
 not begun: note | note | note | note | note | note | note | note | note
 `
@@ -196,6 +200,26 @@ func TestSettledWhileItMoves(t *testing.T) {
 	}
 	if !run.Back(c, "a", noon, "no answer") || c.Doc.Status != aaif.RunRunning {
 		t.Errorf("it stays %s, which nothing ends", c.Doc.Status)
+	}
+}
+
+// A run goes on when a person has settled the last of its calls, and not before.
+func TestARunWaitsUntilEachCallIsSettled(t *testing.T) {
+	t.Parallel()
+	c := begun(status(aaif.RunAwaitingApproval), unknownCall, unknownCall)
+	c.Mesh.Effects[1].ID = "call-2"
+	for _, call := range []string{"call-1", "call-2"} {
+		if c.Doc.Status != aaif.RunAwaitingApproval {
+			t.Fatalf("before %s is settled: %s", call, c.Doc.Status)
+		}
+		last := call == "call-2"
+		out, err := run.Command(c, &run.Order{Envelope: call, Intent: intents.TaskSettle, Call: call, Outcome: intents.OutcomeDone}, run.Stored, noon)
+		if err != nil || out.Requeue != last {
+			t.Errorf("%s: %+v, %v", call, out, err)
+		}
+	}
+	if c.Doc.Status != aaif.RunRunning {
+		t.Errorf("it stays %s", c.Doc.Status)
 	}
 }
 

@@ -99,7 +99,7 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 		case Yes:
 			return Foreign
 		}
-	case k.Owner != "" && k.Owner != m.Worker && (written.After(m.Taken.Add(ClockSlack)) || k.Work == m.Seq && m.Redelivered < k.Redelivered):
+	case k.Owner != "" && k.Owner != m.Worker && (written.After(m.Taken.Add(ClockSlack)) || m.Redelivered < k.Redelivered):
 		// The lease on this delivery had expired, and the server has delivered the
 		// message again, to the owner. A delivery that lay in a connection, or before a
 		// worker that stood still, was taken after that: only the count tells.

@@ -31,6 +31,7 @@ func TestStep(t *testing.T) {
 		"the worker stops before a call":    {begun(), intent, "", true, run.Stepped{}, aaif.RunRunning, "a", ""},
 		"a pause is pending":                {begun(pendingPause), model, "", false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
 		"a pause is pending amid a call":    {begun(pendingPause, inFlight), model, "", false, run.Stepped{}, aaif.RunAwaitingToolResult, "a", "paused"},
+		"a pause is pending before a task":  {begun(pendingPause), state.Step{Kind: state.StepCall}, "", false, run.Stepped{}, aaif.RunRunning, "a", "paused"},
 		"a pause is pending before a call":  {begun(pendingPause), intent, "", false, run.Stepped{}, aaif.RunRunning, "a", "paused"},
 		"a move is pending":                 {begun(pendingMove("c")), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
 		"it parks":                          {begun(), model, aaif.RunPaused, false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
@@ -160,6 +161,7 @@ func TestNeeds(t *testing.T) {
 		"moves to paris":          {begun(moving(state.PhaseCommitted, paris)), run.NeedsQueue},
 		"moves to paris, overdue": {begun(moving(state.PhaseCommitted, paris), late), run.NeedsQueue},
 		"exported":                {begun(moving(state.PhaseCommitted, intents.MigrateFile), late), run.NeedsNothing},
+		"captured for no place":   {begun(moving(state.PhaseCaptured, "")), run.NeedsNothing},
 		"migrating to no place":   {begun(status(aaif.RunMigrating)), run.NeedsNothing},
 		"completed":               {begun(status(aaif.RunCompleted), late), run.NeedsNothing},
 		"failed":                  {begun(status(aaif.RunFailed)), run.NeedsNothing},
@@ -191,6 +193,15 @@ func TestWake(t *testing.T) {
 	if m.Pending != string(aaif.RunMigrating) {
 		t.Errorf("it was to move within the mesh, and now wants %q", m.Pending)
 	}
+	c = begun(status(aaif.RunAwaitingApproval), waitsForBob, pendingPause, func(c *state.Checkpoint) {
+		c.Mesh.Migration = &state.Migration{Phase: state.PhaseAsked, To: "b"}
+	})
+	if run.Wake(c, "human.bob has answered"); c.Mesh.Pending != string(aaif.RunPaused) {
+		t.Errorf("it was to pause before it moves, and now wants %q", c.Mesh.Pending)
+	}
+	if run.Waits(begun(status(aaif.RunAwaitingApproval), waitsForBob, unknownCall)) {
+		t.Error("an answer wakes a run with a call that a person has to settle")
+	}
 	expired := state.Wait{Until: noon}
 	if run.Expired(expired, noon) || !run.Expired(expired, noon.Add(run.ClockSlack)) || run.Expired(state.Wait{}, noon) {
 		t.Error("when an answer is too late")
@@ -213,9 +224,16 @@ func TestMove(t *testing.T) {
 	if c.Mesh.Migration.ID != "m" || !run.Offered(c) || run.Next(c.Mesh.Migration) != run.MoveToWorker {
 		t.Fatalf("captured: %+v", c.Mesh.Migration)
 	}
+	c.Mesh.Migration.Key = "the source's"
 	run.Accept(c, "b", 9, noon)
+	if c.Mesh.Migration.Key != "" {
+		t.Errorf("the next source would have the key %q", c.Mesh.Migration.Key)
+	}
 	if c.Doc.Status != aaif.RunRunning || !run.Owns(c, "b", 4) || run.Owns(c, "a", 3) || c.Mesh.Work != 9 || run.Offered(c) {
 		t.Errorf("accepted: %s, %+v", c.Doc.Status, c.Mesh)
+	}
+	if run.Offered(begun(moving(state.PhaseCaptured, "b"), status(aaif.RunRunning))) {
+		t.Error("a run that runs is offered")
 	}
 	for phase, want := range map[state.Phase]run.NextMove{state.PhaseCaptured: run.MoveToRemote, state.PhaseCommitted: run.MoveDecide, state.PhaseRelaying: run.MoveRelay} {
 		if got := run.Next(&state.Migration{Phase: phase, To: paris}); got != want {
