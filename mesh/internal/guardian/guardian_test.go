@@ -153,6 +153,21 @@ func TestTheOwnerOfRunsIsLookedAfterOnlyIfItDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A worker that needs some time to connect again is not dead before that.
+func TestAWorkerHasTheTimeToConnectAgainThatItAskedFor(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a")
+	const back = 500 * time.Millisecond
+	asked := time.Now()
+	if !c.workers["a"].Asked(Request{From: "gone", To: "a", Back: back.Milliseconds()}) {
+		t.Fatal("the request is not answered")
+	}
+	c.reported()
+	if d := time.Since(asked); d < probeAgain+back {
+		t.Errorf("dead after %v", d)
+	}
+}
+
 func TestARequestThatIsNotForThisWorkerIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, "a")

@@ -44,6 +44,8 @@ func TestWhatAnOrderNames(t *testing.T) {
 		{intents.Target{ID: "task-0001"}, id, false},
 		{intents.Target{Run: id}, id, true},
 		{intents.Target{Corr: "workflow-1"}, "", false},
+		{intents.Target{Run: id, ID: "task-0001"}, id, false},
+		{intents.Target{Run: id, Corr: "workflow-1"}, id, false},
 	} {
 		o := order(t, intents.TaskPause, intents.PauseTask{Target: c.target})
 		if !o.Names("task-0001", "workflow-1", id) || o.Names("task-0002", "workflow-2", "another") || o.Names("", "", "") {

@@ -133,6 +133,7 @@ func TestSurvey(t *testing.T) {
 		r.run("agent.a", "task-0005", aaif.RunRunning, "dead")
 		r.run("agent.a", "task-0006", aaif.RunRunning, "")
 		r.run("agent.b", "task-0007", aaif.RunAwaitingApproval, "")
+		r.run("agent.a", "task-0008", aaif.RunPaused, "gone")
 		r.CheckAll(l) // not added yet
 		r.Add(l)
 		time.Sleep(surveySoon)

@@ -117,6 +117,24 @@ func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 	})
 }
 
+// Of those who ask that a worker is watched, one may know that it takes longer to connect again.
+func TestAWorkerHasTheLongestTimeToConnectAgain(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a", every, again)
+		w.Add("a", every, 10*again)
+		w.Add("a", every, again)
+		s.set("a", true)
+		time.Sleep(9 * again)
+		if len(s.buried()) > 0 {
+			t.Fatalf("dead %v", s.buried())
+		}
+		time.Sleep(2 * again)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
+		}
+	})
+}
+
 func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
 		w.Add("a", every, again)
