@@ -212,6 +212,11 @@ func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 	alert := r.event(events, intents.AlertRaised)
 	equal(t, "alert", member(t, alert.Payload, "dead_letter"), "true")
 
+	// A message that calls itself the retry is none unless an operator has ordered it.
+	r.again(task, nats.Header{jetstream.HeaderRetry: {fmt.Sprint(l.Seq)}})
+	equal(t, "the record", r.record(task).Doc.StateID, c.Doc.StateID)
+	equal(t, "dead letters", len(r.letters()), 1)
+
 	well.Store(true)
 	if _, err := r.dead().Retry(ctxFor(t), l.Seq); err != nil {
 		t.Fatal(err)

@@ -133,7 +133,9 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 		problem = envelope.ErrorOf(reply)
 	}
 	if m.Dead != "" {
-		if err := rw.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
+		failed := *r.hold.Delivery // of the run, also if another message of its task finds that it has ended
+		failed.Seq, failed.Stored = m.Work, m.StoredAt
+		if err := rw.storeDead(&hold{Delivery: &failed}, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err
 		}
 		r.observe(PointDead)
