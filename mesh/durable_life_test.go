@@ -161,7 +161,12 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
 	g := newGate(t)
-	first := r.serve(r.lane(mesh.Config{Drain: 50 * time.Millisecond}), mesh.Agent{Handler: g})
+	late := make(chan error, 1)
+	first := r.serve(r.lane(mesh.Config{Drain: 50 * time.Millisecond}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		payload, err := g.Handle(ctx, task)
+		late <- task.Run().Commit(context.WithoutCancel(ctx), state.Step{Kind: state.StepHandler}, nil)
+		return payload, err
+	})})
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
@@ -173,11 +178,15 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 	c := r.record(task)
 	equal(t, "owner", c.Mesh.Owner, "")
 	equal(t, "claims", c.Mesh.Claims, 0)
+	g.open()
+	if err := within(t, "a commit after the drain", late); !isErr(err, mesh.ErrLost) {
+		t.Errorf("a commit after the drain: %v", err)
+	}
+	equal(t, "the record", r.record(task).Doc.StateID, c.Doc.StateID)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
 	if _, err := r.result(client, task); err != nil {
 		t.Error(err)
 	}
-	g.open() // what the first one publishes now has no receiver
 	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
 }
