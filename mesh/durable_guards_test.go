@@ -153,6 +153,7 @@ func (h *heir) stillOwns(client *mesh.Node) {
 	r := h.r
 	r.t.Helper()
 	equal(r.t, "the record", r.record(h.task).Doc.StateID, h.before.Doc.StateID)
+	equal(r.t, "messages in the queue", r.queued(), uint64(1)) // the late one has not acked that of the heir
 	h.steps.next <- struct{}{}
 	if _, err := r.result(client, h.task); err != nil {
 		r.t.Error(err)
