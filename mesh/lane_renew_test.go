@@ -3,12 +3,14 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // A worker owns a run, and nothing in it is at work on the run. It lets the lease on the
@@ -48,5 +50,73 @@ func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 	}
 	if n := len(begun); n != 1 {
 		t.Errorf("the handler began %d times more", n)
+	}
+}
+
+// A worker that stood still, or was cut off, looks whether it still has its runs: the
+// handler of one that it has lost ends at once, and not with its next step.
+func TestAWorkerThatLooksFindsThatItHasLostARun(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(ctx context.Context, states state.Store, rec state.Record) error{
+		"its own": nil,
+		"another's": func(ctx context.Context, states state.Store, rec state.Record) error {
+			c, err := state.Codec{}.Read(rec)
+			if err != nil {
+				return err
+			}
+			c.Mesh.Owner, c.Mesh.Epoch = "another", c.Mesh.Epoch+1
+			data, err := state.Codec{}.Encode(c)
+			if err == nil {
+				_, err = states.Put(ctx, rec.ID, rec.Revision, data)
+			}
+			return err
+		},
+		"gone": func(ctx context.Context, states state.Store, rec state.Record) error {
+			return states.Delete(ctx, rec.ID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun, ended, over := make(chan *Run, 10), make(chan error, 10), make(chan struct{})
+			defer close(over)
+			node, ctx := serveDurable(t, time.Minute, Agent{Entity: "agent.x", Handler: HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
+				if err := task.Run().Claim(ctx); err != nil {
+					return nil, err
+				}
+				begun <- task.Run()
+				select {
+				case <-ctx.Done():
+				case <-over:
+				}
+				ended <- context.Cause(ctx)
+				return json.RawMessage(`{}`), ctx.Err()
+			})})
+			task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
+			if _, err := node.Submit(ctx, task, client.SubmitOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			run := <-begun
+			states := run.lane.cfg.States
+			rec, err := states.Get(ctx, run.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if change == nil {
+				if run.verify(ctx); run.ended() != nil {
+					t.Errorf("it has ended: %v", run.ended())
+				}
+				return
+			}
+			if err := change(ctx, states, rec); err != nil {
+				t.Fatal(err)
+			}
+			run.verify(ctx)
+			if !errors.Is(run.ended(), ErrLost) {
+				t.Fatalf("it goes on: %v", run.ended())
+			}
+			if err := <-ended; !errors.Is(err, ErrLost) {
+				t.Errorf("the handler ends with %v", err)
+			}
+		})
 	}
 }
