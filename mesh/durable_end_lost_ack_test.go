@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -62,5 +63,43 @@ func TestTheReplyOfAnEndThatWasNotConfirmedIsStoredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.drainedQueue()
+	equal(t, "replies that are stored", len(r.storedOn("KV_"+jetstream.BucketState, "$KV.aee_reply."+reviewer+"."+runOf(task).Run)), 1)
+}
+
+// smallOnce is a JetStream for which the reply of a run is too large at first, so that it is not
+// tried again at once.
+type smallOnce struct {
+	natsjs.JetStream
+	failed *atomic.Bool
+}
+
+func (f smallOnce) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	if strings.HasPrefix(msg.Subject, "$KV.aee_reply.") && f.failed.CompareAndSwap(false, true) {
+		return nil, &natsjs.APIError{Code: 400, ErrorCode: 10054, Description: "message size exceeds maximum allowed"}
+	}
+	return f.JetStream.PublishMsg(ctx, msg, opts...)
+}
+
+// A worker dies after the last document of a run. The next one cannot store the reply at first: it
+// leaves the message to a further delivery, which stores it.
+func TestAReplyThatCannotBeStoredIsStoredByTheNextDelivery(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	p := newPoints(t)
+	held := p.hold(mesh.PointAfterTerminal)
+	cut := natstest.NewCable(t)
+	keep := func(d *mesh.Durable) { d.KeepTasks = true } // the run has a document
+	r.serve(r.over(cut, observing(p), keep), mesh.Agent{Handler: echo})
+	r.aged()
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the last document", held)
+	cut.Block(true)
+	nc, failed := natstest.Conn(t, r.srv), &atomic.Bool{}
+	r.serve(r.laneOn(nc, mesh.Config{}, keep, func(d *mesh.Durable) {
+		d.States = jetstream.NewStates(smallOnce{r.js(nc), failed}, r.m)
+	}), mesh.Agent{Handler: echo})
+	r.drainedQueue()
+	equal(t, "a try has failed", failed.Load(), true)
 	equal(t, "replies that are stored", len(r.storedOn("KV_"+jetstream.BucketState, "$KV.aee_reply."+reviewer+"."+runOf(task).Run)), 1)
 }
