@@ -101,6 +101,64 @@ func TestCredentialsAreSent(t *testing.T) {
 			t.Errorf("%+v is accepted", auth)
 		}
 	}
+	for _, o := range []Options{{}, {Endpoint: u, KeyIn: "query"}, {Endpoint: u, KeyIn: "cookie"}, {Endpoint: u, KeyIn: "path", KeyName: "key"}} {
+		o.Auth, o.Secrets = &aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "TOKEN"}, secrets.set
+		if _, err := p.Client(o); err == nil {
+			t.Errorf("a key of %v in %q as %q is accepted", o.Endpoint, o.KeyIn, o.KeyName)
+		}
+	}
+}
+
+// Each part of a credential that is secret by itself is known to the Redactor, because a server
+// may repeat it alone.
+func TestEachPartOfACredentialIsRedacted(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"access-1234","token_type":"bearer"}`)
+	})
+	for _, tt := range []struct {
+		auth  aaif.Auth
+		value string
+		parts []string
+	}{
+		{aaif.Auth{Type: aaif.AuthBearer}, " token-1234\n", []string{"token-1234"}},
+		{aaif.Auth{Type: aaif.AuthBasic}, "ann:password-1", []string{"password-1"}},
+		{aaif.Auth{Type: aaif.AuthOAuth2, TokenURL: u.String()}, "app:client-1234", []string{"client-1234", "access-1234"}},
+		{aaif.Auth{Type: aaif.AuthAWSSigV4, Scopes: []string{"service=lambda", "region=eu-west-1"}}, "AKID:secret-1234:session-1234", []string{"secret-1234", "session-1234"}},
+	} {
+		access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("T", tt.value).set}
+		tt.auth.EnvVar = "T"
+		c, err := access.Client(u, &tt.auth)
+		if err == nil {
+			_, err = get(t, c, u.String())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range tt.parts {
+			if got := access.Secrets.Redactor().Scrub("it is " + part); got != "it is "+secret.Redacted {
+				t.Errorf("%s: %q", tt.auth.Type, got)
+			}
+		}
+	}
+}
+
+// The address that a server redirects to may repeat a credential, and the operator's log has it.
+func TestARefusedRedirectDoesNotRepeatCredentials(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "ftp://elsewhere.example/"+r.Header.Get(DefaultKeyHeader), http.StatusFound)
+	})
+	access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("T", "key-1234").set}
+	c, err := access.Client(u, &aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "T"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = access.Call(t.Context(), c, Request{Method: "GET", URL: u})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "ftp://elsewhere.example/") || strings.Contains(err.Error(), "key-1234") {
+		t.Error(err)
+	}
 }
 
 // A query is sent as it was written, with the credential added: servers may
@@ -328,6 +386,17 @@ func TestOAuth2ClientCredentials(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
+	// A token of another type is not sent as one of type bearer.
+	mac := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"x","token_type":"mac"}`)
+	})
+	unasked := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a token of type mac was sent") })
+	p = newPolicy(t, Config{Allow: []string{unasked.String(), mac.String()}})
+	auth = &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T", TokenURL: mac.String()}
+	if _, err := get(t, newClient(t, p, Options{Endpoint: unasked, Auth: auth, Secrets: newSecrets("T", "app:s3cret").set}), unasked.String()); !errors.Is(err, ErrCredential) {
+		t.Error(err)
+	}
 	// A redirect would carry the secret off.
 	thief := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the secret was carried off") })
 	moved := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -475,6 +544,19 @@ func TestRequestsAreSignedForAWS(t *testing.T) {
 		if err != nil || string(a.Body) != want {
 			t.Errorf("%s: %s, %v; want %s", text, a.Body, err, want)
 		}
+	}
+	// A signature of a part of a body would be one of another request.
+	c := newClient(t, p, Options{Endpoint: u, Auth: auth, Secrets: newSecrets("T", "AKID:KEY").set})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.String(), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.LimitReader(zeros{}, maxSigned+1)), nil }
+	if req.Body, err = req.GetBody(); err == nil {
+		_, err = c.Do(req)
+	}
+	if err == nil || !strings.Contains(err.Error(), "can be signed") {
+		t.Errorf("a body that is too large: %v", err)
 	}
 	for host, want := range map[string]string{
 		"abc.execute-api.eu-west-1.amazonaws.com": "execute-api eu-west-1", "lambda.us-east-2.amazonaws.com": "lambda us-east-2",

@@ -113,3 +113,20 @@ func TestACredentialAtTheCutOfAServersWordsIsRemoved(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A server does not keep a call waiting for longer than maxRetryAfter.
+func TestALongRetryAfterIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Retry-After", "11")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}})}
+	_, err := access.Call(t.Context(), newClient(t, access.Policy, Options{}), Request{Method: "GET", URL: u, Again: true})
+	var f *Failure
+	if !errors.As(err, &f) || f.Reason != ReasonLimited || !strings.Contains(f.Message, "in 11 s") || asked.Load() != 1 {
+		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}

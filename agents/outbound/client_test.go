@@ -14,6 +14,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -414,6 +416,11 @@ func TestSlowServersAreCutOff(t *testing.T) {
 	})
 	t.Cleanup(func() { close(hold); drip.Close(); wg.Wait() })
 	p := newPolicy(t, Config{Allow: []string{u.String(), "http://" + drip.Addr().String()}})
+	for seconds, want := range map[float64]time.Duration{0: DefaultTimeout, 7: 7 * time.Second} {
+		if c := newClient(t, newPolicy(t, Config{TimeoutSeconds: seconds}), Options{}); c.Timeout != want {
+			t.Errorf("timeout_seconds %g: a client waits %v", seconds, c.Timeout)
+		}
+	}
 	c := newClient(t, p, Options{Timeout: 50 * time.Millisecond})
 	for _, target := range []string{u.String() + "/headers", u.String() + "/body", "http://" + drip.Addr().String() + "/"} {
 		_, err := (Access{Policy: p}).Call(t.Context(), c, Request{Method: "GET", URL: parsed(t, target)})
@@ -453,6 +460,23 @@ func TestFilesAreReadBelowTheirFolders(t *testing.T) {
 	if data, _, err := p.ReadFile("policy_test.go", 1<<20); err != nil || len(data) == 0 {
 		t.Error(err)
 	}
+	folder := t.TempDir()
+	allowed, inner, other := filepath.Join(folder, "allowed"), filepath.Join(folder, "allowed", "inner"), filepath.Join(folder, "other")
+	if err := errors.Join(os.MkdirAll(inner, 0o700), os.WriteFile(other, nil, 0o600), os.Symlink(other, filepath.Join(allowed, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	p = newPolicy(t, Config{Files: []string{"policy_test.go", allowed, t.TempDir()}})
+	for _, name := range []string{other, "../other", inner + "/../../other", "file://elsewhere" + allowed + "/x", "file://" + other, "../policy_test.go"} {
+		if _, _, err := p.ReadFile(name, 10); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v; want it refused", name, err)
+		}
+	}
+	for name, want := range map[string]string{inner: "is not a file", "link": "escapes"} {
+		if _, _, err := p.ReadFile(name, 10); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	p = newPolicy(t, Config{Files: []string{"policy_test.go", "testdata"}})
 	if _, _, err := p.ReadFile("policy_test.go", 10); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}

@@ -267,7 +267,7 @@ func (e entry) matches(t target, u *url.URL) bool {
 // matches it.
 func ambiguousPath(u *url.URL) bool {
 	escaped := strings.ToLower(u.EscapedPath())
-	if strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") || strings.Contains(escaped, "%25") || strings.ContainsAny(u.Path, `\;`) || strings.Contains(u.Path, "//") {
+	if strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%25") || strings.ContainsAny(u.Path, `\;`) || strings.Contains(u.Path, "//") {
 		return true
 	}
 	for segment := range strings.SplitSeq(u.Path, "/") {
