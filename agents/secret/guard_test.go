@@ -3,6 +3,7 @@ package secret_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,7 @@ func TestPatterns(t *testing.T) {
 		{"a/**", "a/b/c", true}, {"a/**", "ab", false}, {"**", "anything/at/all", true}, {"*", "one", true}, {"*", "one/two", false},
 		{"**/x", "a/b/x", true}, {"a*c", "abbc", true}, {"a*c", "ab/c", false}, {"", "", true}, {"", "a", false},
 		{"https://kv.example/secrets/*", "https://kv.example/secrets/mail", true}, {"https://kv.example/secrets/*", "https://kv.example.evil/secrets/mail", false},
+		{"kv.example/*", "kvxexample/mail", false}, {"a+", "aa", false}, {"[ab]", "a", false},
 	} {
 		if got := secret.Matches(tt.pattern, tt.path); got != tt.want {
 			t.Errorf("Matches(%q, %q) = %v", tt.pattern, tt.path, got)
@@ -187,6 +189,20 @@ func TestGuardWithstandsItsVault(t *testing.T) {
 		_, err := g.Read(t.Context(), ref("a"))
 		if !errors.Is(err, tt.want) || strings.Contains(err.Error(), value) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Documents choose the references, so their number has no other bound.
+func TestGuardRemembersABoundedNumber(t *testing.T) {
+	t.Parallel()
+	g := secret.Guard(secret.VaultFunc(func(context.Context, aaif.VaultRef) (secret.Secret, error) { return secret.New("value"), nil }), secret.Options{Allow: []string{"*"}})
+	for i := range 1100 {
+		if _, err := g.Read(t.Context(), ref(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if n := secret.Cached(g); n > 1024 {
+			t.Fatalf("%d entries are cached", n)
 		}
 	}
 }

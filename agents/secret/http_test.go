@@ -72,8 +72,15 @@ func TestOperatorReadsReferences(t *testing.T) {
 	if err := os.WriteFile(name, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	dir := filepath.Dir(name)
+	for file, text := range map[string]string{"empty": "\n", "large": strings.Repeat("x", 64<<10+1)} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	lookup := secret.Operator(func(name string) (string, bool) { return "from-env", name == "TOKEN" })
-	for r, want := range map[secret.Reference]string{"env:TOKEN": "from-env", secret.Reference("file:" + name): "from-file", "env:OTHER": "", "file:/none": "", "env:": "", "hvs.abcdef": "", "": ""} {
+	for r, want := range map[secret.Reference]string{"env:TOKEN": "from-env", secret.Reference("file:" + name): "from-file", "env:OTHER": "", "file:/none": "", "env:": "",
+		secret.Reference("path:" + name): "", secret.Reference("file:" + dir + "/empty"): "", secret.Reference("file:" + dir + "/large"): "", "hvs.abcdef": "", "": ""} {
 		got, err := lookup(t.Context(), r)
 		if got.Reveal() != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", r, got.Reveal(), err)

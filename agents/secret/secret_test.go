@@ -247,7 +247,7 @@ func TestSetResolves(t *testing.T) {
 	env := map[string]string{"BILLING_TOKEN": "from-env", "OTHER": "other-value", "NATS_PASSWORD": "mesh-password", "AEEMESH_STATE_KEY": "state", "EMPTY_TOKEN": ""}
 	set := &secret.Set{
 		Env:      func(name string) (string, bool) { v, ok := env[name]; return v, ok },
-		AllowEnv: []string{"BILLING_*", "EMPTY_TOKEN", "UNSET", "NATS_*", "NATS_PASSWORD", "*_KEY"},
+		AllowEnv: []string{"BILLING_*", "EMPTY_TOKEN", "UNSET", "NATS_*", "NATS_PASSWORD", "Nats_*", "*_KEY"},
 		Vaults:   map[aaif.VaultProvider]secret.Vault{aaif.VaultCustom: vault},
 	}
 	ref := func(path, key string) *aaif.VaultRef {
@@ -287,6 +287,11 @@ func TestSetResolves(t *testing.T) {
 			t.Errorf("%s: a nil Set gives %q, %v", tt.name, got.Reveal(), err)
 		}
 	}
+	for _, own := range []string{"NATS_PASSWORD", "Nats_Password", "AEEMESH_STATE_KEY"} {
+		if _, err := set.Variable(own); set.AllowsEnv(own) || err == nil || !strings.Contains(err.Error(), "never given to a document") {
+			t.Errorf("%s: allowed %v, %v", own, set.AllowsEnv(own), err)
+		}
+	}
 	// At call time: what changed is seen.
 	env["BILLING_TOKEN"] = "changed-env"
 	vault.Put("a/b", "changed-in-the-vault")
@@ -302,6 +307,16 @@ func TestSetResolves(t *testing.T) {
 	}
 	if set.Redactor().Holds("other-value mesh-password") {
 		t.Error("the Redactor knows what nobody was given")
+	}
+}
+
+// An empty secret is none: a credential that is empty would be sent as one.
+func TestAnEmptyMemberIsNoSecret(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{`{"k":""}`, `{"k":null}`, `{}`} {
+		if got, err := secret.Member(aaif.VaultRef{Provider: aaif.VaultCustom, Path: "p", Key: "k"}, value); !errors.Is(err, secret.ErrNotFound) || !got.IsZero() {
+			t.Errorf("%s: %q, %v", value, got.Reveal(), err)
+		}
 	}
 }
 

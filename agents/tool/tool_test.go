@@ -228,6 +228,12 @@ func TestGuardWritesResultsInUTF8(t *testing.T) {
 	g := guard(t, tool.Raw(tool.Definition{Name: "f", Output: json.RawMessage(`{"type":"object"}`)}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage("{\"caf\xe9\":\"na\xefve\",\"n\":1.0}"), nil // in Latin-1
 	}), tool.Options{})
+	small := guard(t, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage("\"\xe9\""), nil // longer in UTF-8
+	}), tool.Options{MaxResult: 3})
+	if got, err := small.Call(t.Context(), nil); !errors.Is(err, tool.ErrInvalidResult) || !strings.Contains(err.Error(), "5 bytes exceed the bound of 3") {
+		t.Errorf("%s, %v", got, err)
+	}
 	got, err := g.Call(t.Context(), nil)
 	if want := "{\"caf\uFFFD\":\"na\uFFFDve\",\"n\":1.0}"; err != nil || string(got) != want {
 		t.Errorf("result %q, error %v, want %q", got, err, want)
@@ -246,6 +252,14 @@ func TestGuardHoldsADocumentsSchemaAndTheToolsOwn(t *testing.T) {
 	for args, ok := range map[string]bool{`{"n":0}`: false, `{"n":3}`: true, `{"n":6}`: false} {
 		if _, err := g.Call(t.Context(), json.RawMessage(args)); (err == nil) != ok {
 			t.Errorf("%s: %v", args, err)
+		}
+	}
+	// The results, too, must fit both.
+	fake.Def.Output = json.RawMessage(`{"required":["own"]}`)
+	g = guard(t, fake, tool.Options{Definition: tool.Definition{Name: "doc", Output: json.RawMessage(`{"required":["doc"]}`)}})
+	for result, ok := range map[string]bool{`{"own":1}`: false, `{"doc":1}`: false, `{"own":1,"doc":1}`: true} { // a Fake returns its arguments
+		if _, err := g.Call(t.Context(), json.RawMessage(result)); (err == nil) != ok || err != nil && !errors.Is(err, tool.ErrInvalidResult) {
+			t.Errorf("%s: %v", result, err)
 		}
 	}
 }
@@ -385,6 +399,53 @@ func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
 	}
 	if err != nil || string(got) != "{}" {
 		t.Errorf("after the overruns ended: %s, %v", got, err)
+	}
+}
+
+// A tool that overruns its time may read its arguments while the caller uses their memory again.
+func TestAToolThatOverrunsKeepsItsArguments(t *testing.T) {
+	t.Parallel()
+	begun, release, read := make(chan struct{}), make(chan struct{}), make(chan string, 1)
+	deaf := tool.Raw(tool.Definition{Name: "deaf"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+		close(begun)
+		<-release
+		read <- string(args)
+		return args, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	args := json.RawMessage(`{"path":"a"}`)
+	if _, err := guard(t, deaf, tool.Options{Timeout: -1}).Call(ctx, args); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	copy(args, `{"path":"b"}`)
+	close(release)
+	if got := <-read; got != `{"path":"a"}` {
+		t.Errorf("the tool reads %s", got)
+	}
+}
+
+// aware counts calls, whatever has become of their context.
+type aware struct {
+	tool.Tool
+	calls int
+}
+
+func (a *aware) Call(context.Context, json.RawMessage) (json.RawMessage, error) {
+	a.calls++
+	return nil, nil
+}
+
+func TestAnEndedCallDoesNotReachTheTool(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := &aware{Tool: &tooltest.Fake{Def: tool.Definition{Name: "f"}}}
+	if _, err := guard(t, a, tool.Options{}).Call(ctx, nil); !errors.Is(err, context.Canceled) || a.calls != 0 {
+		t.Errorf("%v after %d calls", err, a.calls)
 	}
 }
 

@@ -107,8 +107,12 @@ func TestTheFolderIsAllThereIs(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %v", path, got.Reveal(), err, want)
 		}
 	}
-	if _, err := v.Read(t.Context(), ref(".", "../outside")); err == nil {
-		t.Error("a key leads out")
+	// What is permitted to read the folder mail is not permitted to read the one below it.
+	write(t, 0o600, dir+"/in/mail/below/inside", "below-value")
+	for path, key := range map[string]string{".": "../outside", "mail": "below/inside", "mail/": `below\inside`} {
+		if got, err := v.Read(t.Context(), ref(path, key)); err == nil {
+			t.Errorf("path %q, key %q: %q", path, key, got.Reveal())
+		}
 	}
 }
 
@@ -151,6 +155,17 @@ func TestOddFiles(t *testing.T) {
 		got, err := tt.v.Read(t.Context(), tt.ref)
 		if got.Reveal() != tt.want || !errors.Is(err, tt.kind) || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%+v: %q, %v; want %q, %v", tt.ref, got.Reveal(), err, tt.want, tt.kind)
+		}
+	}
+	if runtime.GOOS != "windows" {
+		write(t, 0o600, dir+"/shared", "x")
+		for _, mode := range []os.FileMode{0o640, 0o620, 0o604, 0o602} {
+			if err := os.Chmod(dir+"/shared", mode); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := folder.Read(t.Context(), ref("shared", "")); !errors.Is(err, secret.ErrDenied) {
+				t.Errorf("a file of mode %#o: %v", mode, err)
+			}
 		}
 	}
 	if runtime.GOOS != "windows" && os.Getuid() != 0 {
