@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,5 +35,25 @@ func TestMCPServersAreCommandsOrURLs(t *testing.T) {
 	var cfg adapters.Config
 	if err := mcpServers(&cfg, []string{"a=./x", "a=./y"}); err == nil || !strings.Contains(err.Error(), "one of this name") {
 		t.Errorf("two of one name: %v", err)
+	}
+}
+
+// What one flag permits is permitted by no other: a host that may be reached may not be in private
+// space, and a variable of a program is not one that a document may name.
+func TestEachFlagPermitsItsOwnKind(t *testing.T) {
+	t.Parallel()
+	flags := Flags{Allow: []string{"host"}, private: []string{"private"}, files: []string{"file"}, env: []string{"env"}, programEnv: []string{"program"}}
+	var cfg adapters.Config
+	cfg.Outbound.Allow, cfg.Outbound.Private, cfg.Outbound.Files = []string{"configured"}, []string{"configured"}, []string{"configured"}
+	cfg.Secrets.Env, cfg.Programs.Env = []string{"configured"}, []string{"configured"}
+	if err := flags.amend(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	for want, got := range map[string][]string{
+		"host": cfg.Outbound.Allow, "private": cfg.Outbound.Private, "file": cfg.Outbound.Files, "env": cfg.Secrets.Env, "program": cfg.Programs.Env,
+	} {
+		if !slices.Equal(got, []string{"configured", want}) {
+			t.Errorf("%q, want configured and %s", got, want)
+		}
 	}
 }
