@@ -2,8 +2,13 @@ package bounds
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
@@ -30,9 +35,66 @@ func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
 	if tree, err := ReadTree(json.RawMessage(`{"max_depth":3,"MAX_DEPTH":0,"Depth":2}`)); err != nil || tree.MaxDepth != 3 || tree.Depth != 0 {
 		t.Errorf("names in another case were taken for bounds: %+v, %v", tree, err)
 	}
+	// Names and lists of a stranger are bounded: hops and records repeat them.
+	list := func(n int, item string) string { return "[" + strings.Repeat(item+",", n-1) + item + "]" }
+	for tree, ok := range map[string]bool{
+		`{"root":"` + strings.Repeat("r", wire.MaxName) + `"}`: true, `{"root":"` + strings.Repeat("r", wire.MaxName+1) + `"}`: false,
+		`{"key":"` + strings.Repeat("k", maxTreeKey) + `"}`: true, `{"key":"` + strings.Repeat("k", maxTreeKey+1) + `"}`: false,
+		`{"teams":` + list(maxTeams, `{"task":"t","max_iterations":1}`) + `}`: true, `{"teams":` + list(maxTeams+1, `{"task":"t","max_iterations":1}`) + `}`: false,
+		`{"teams":[{"task":"t","max_iterations":0}]}`: false, `{"teams":[{"task":"","max_iterations":1}]}`: false,
+		`{"waiting":` + list(maxAbove, `{"entity":"e","task":"t"}`) + `}`: true, `{"waiting":` + list(maxAbove+1, `{"entity":"e","task":"t"}`) + `}`: false,
+	} {
+		if _, err := ReadTree(json.RawMessage(tree)); (err == nil) != ok {
+			t.Errorf("%.60s… of %d bytes: %v", tree, len(tree), err)
+		}
+	}
 	for _, none := range []json.RawMessage{nil, json.RawMessage(`null`)} {
 		if tree, err := ReadTree(none); tree != nil || err != nil {
 			t.Errorf("%s: got %+v, %v", none, tree, err)
+		}
+	}
+}
+
+// A task that came too deep is refused, and its agent sends none that would be too deep or in too
+// many teams.
+func TestAPositionIsWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	limits, err := Limits{MaxDepth: 2}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := NewKeeper(limits, func() Counters { return nil }, slog.New(slog.DiscardHandler))
+	join := func(tree string) (*Position, error) {
+		p := &Position{}
+		return p, p.Join(k, "agent.a", envelope.New(envelope.TypeTask, "human.ada", "agent.a", "agent.a.run", json.RawMessage(`{}`)), json.RawMessage(tree))
+	}
+	for tree, ok := range map[string]bool{`{"depth":2}`: true, `{"depth":3}`: false, `{"depth":2,"max_depth":1}`: false, `{"depth":3,"max_depth":9}`: false} {
+		if _, err := join(tree); (err == nil) != ok {
+			t.Errorf("%s: %v", tree, err)
+		}
+	}
+	inherit := func(tree string, bound bool) error {
+		p, err := join(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bound {
+			p.BoundTurns("task", 5)
+		}
+		return p.Inherit(map[string]json.RawMessage{}, false, func() time.Time { return time.Time{} })
+	}
+	full := `{"teams":[` + strings.Repeat(`{"task":"t","max_iterations":1},`, maxTeams-1) + `{"task":"t","max_iterations":1}]}`
+	for _, tt := range []struct {
+		tree      string
+		bound, ok bool
+	}{{`{"depth":1}`, true, true}, {`{"depth":2}`, false, false}, {full, false, true}, {full, true, false}} {
+		if err := inherit(tt.tree, tt.bound); (err == nil) != tt.ok {
+			t.Errorf("%.30s, with a team of its own %v: %v", tt.tree, tt.bound, err)
+		}
+	}
+	for _, l := range []Limits{{MaxDepth: -1}, {MaxTasks: -1}, {MaxIterations: -1}, {Tokens: -1}, {USD: -1}} {
+		if _, err := l.WithDefaults(); err == nil {
+			t.Errorf("%+v is accepted", l)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // Each task that is put off is put off further than the one before, so that the
@@ -67,5 +68,41 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 	}
 	if kept != 2 {
 		t.Errorf("%d tasks stayed urgent", kept)
+	}
+}
+
+// The documented defaults on the live lane. Tasks of unknown senders are limited and never urgent;
+// tasks of known senders are not limited, but only some of them are urgent.
+func TestDefaultsOfQuotas(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	admitted := func(q *Table, intent string, p envelope.Priority, verified bool) (n int, last envelope.Priority) {
+		for n < 3000 {
+			e := envelope.New(envelope.TypeTask, "agent.eve", "agent.a", intent, json.RawMessage(`{}`))
+			e.Priority = p
+			got, err := q.Admit(e, verified, now)
+			if err != nil {
+				break
+			}
+			n, last = n+1, got
+		}
+		return n, last
+	}
+	q := New(Limits{})
+	if n, last := admitted(q, "code.review", envelope.PriorityNormal, false); n != 2000 || last != envelope.PriorityNormal {
+		t.Errorf("%d tasks of an unknown sender at once, %s", n, last)
+	}
+	if n, _ := admitted(q, intents.TaskPause, envelope.PriorityNormal, false); n != 2000 {
+		t.Errorf("%d commands at once of a sender over its quota of tasks", n)
+	}
+	if n, last := admitted(New(Limits{}), "code.review", envelope.PriorityUrgent, true); n != 3000 || last != envelope.PriorityNormal {
+		t.Errorf("%d urgent tasks of a known sender at once, the last is %s", n, last)
+	}
+	for verified, want := range map[bool]envelope.Priority{false: envelope.PriorityHigh, true: envelope.PriorityUrgent} {
+		e := envelope.New(envelope.TypeTask, "agent.eve", "agent.a", "code.review", json.RawMessage(`{}`))
+		e.Priority = envelope.PriorityUrgent
+		if got, err := New(Limits{}).Admit(e, verified, now); got != want || err != nil {
+			t.Errorf("urgent, verified %v: %s, %v", verified, got, err)
+		}
 	}
 }

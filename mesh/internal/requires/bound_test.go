@@ -18,3 +18,31 @@ func TestATaskWithoutRequirementsIsBound(t *testing.T) {
 		}
 	}
 }
+
+// A task is bound once: it is not sent to another mesh or lane than it names, and a name that is none
+// is refused on both sides.
+func TestATaskForElsewhereIsNotBound(t *testing.T) {
+	t.Parallel()
+	for requires, ok := range map[string]bool{
+		`{"mesh":"acme"}`: true, `{"mesh":"other"}`: false, `{"mesh":""}`: false, `{"mesh":7}`: false,
+		`{"lane":"durable"}`: true, `{"lane":"live"}`: false, `{"lane":""}`: false, `{"lane":"both"}`: false,
+	} {
+		task := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "agent.a.run", nil)
+		task.Requires = json.RawMessage(requires)
+		if err := Bind(task, "acme", true); (err == nil) != ok {
+			t.Errorf("%s: %v", requires, err)
+		}
+	}
+	for _, raw := range []string{`""`, `7`, `{}`} {
+		if err := ForMesh(json.RawMessage(raw), "", false); err == nil {
+			t.Errorf("mesh %s is accepted", raw)
+		}
+	}
+	for _, raw := range []string{`""`, `"both"`, `7`} {
+		for _, durable := range []bool{false, true} {
+			if err := ForLane(json.RawMessage(raw), durable, false, true); err == nil {
+				t.Errorf("lane %s is accepted, durable %v", raw, durable)
+			}
+		}
+	}
+}
