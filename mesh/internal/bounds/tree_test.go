@@ -1,7 +1,9 @@
 package bounds
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -95,6 +97,44 @@ func TestAPositionIsWithinItsBounds(t *testing.T) {
 	for _, l := range []Limits{{MaxDepth: -1}, {MaxTasks: -1}, {MaxIterations: -1}, {Tokens: -1}, {USD: -1}} {
 		if _, err := l.WithDefaults(); err == nil {
 			t.Errorf("%+v is accepted", l)
+		}
+	}
+}
+
+// spent are counters that a tree has used, or that cannot be reached.
+type spent struct {
+	total int64
+	err   error
+}
+
+func (s spent) Add(_ context.Context, _ int64, _, kind string, _ ...string) (int64, error) {
+	if kind != CountUSD {
+		return 0, s.err
+	}
+	return s.total, s.err
+}
+
+// A tree that has used up what it may cost goes no further, and neither does one of which that
+// cannot be known.
+func TestATreeStopsAtWhatItMayCost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		spent
+		code envelope.Code
+	}{{spent{6, nil}, ""}, {spent{7, nil}, envelope.CodeBudget}, {spent{0, errors.New("no answer")}, envelope.CodeUnavailable}} {
+		limits, err := Limits{USD: 7}.WithDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := NewKeeper(limits, func() Counters { return tt.spent }, slog.New(slog.DiscardHandler))
+		p := &Position{}
+		if err := p.Join(k, "agent.a", envelope.New(envelope.TypeTask, "human.ada", "agent.a", "agent.a.run", json.RawMessage(`{}`)), nil); err != nil {
+			t.Fatal(err)
+		}
+		err = p.CheckBudget(t.Context())
+		var e *envelope.Error
+		if errors.As(err, &e); tt.code == "" && err != nil || tt.code != "" && (e == nil || e.Code != tt.code) {
+			t.Errorf("%+v: %v, want %q", tt.spent, err, tt.code)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package requires
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -43,6 +44,17 @@ func TestATaskForElsewhereIsNotBound(t *testing.T) {
 			if err := ForLane(json.RawMessage(raw), durable, false, true); err == nil {
 				t.Errorf("lane %s is accepted, durable %v", raw, durable)
 			}
+		}
+	}
+}
+
+// Most requires contain no text, and are not searched. Text in a list is text.
+func TestACredentialIsFoundWhereverItStands(t *testing.T) {
+	t.Parallel()
+	key := "ghp_" + strings.Repeat("x1Y2z3", 6) // made up
+	for _, requires := range []string{`{"x":"` + key + `"}`, `{"x": ["` + key + `"]}`, "{\"x\":\n[[\"" + key + `"]]}`, `{"x":{"y":[1,"` + key + `"]}}`} {
+		if err := SecretIn(json.RawMessage(requires)); err == nil || strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", requires, err)
 		}
 	}
 }
