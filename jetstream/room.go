@@ -110,7 +110,7 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {
 		tier, replicas = t, 1 // a tier counts each replica set once
 	} else if max(tier.Limits.MaxStore, tier.Limits.MaxMemory) > 0 {
-		file, memory := moreReplicas(ctx, js)
+		file, memory := room.MoreReplicas(ctx, js)
 		tier.ReservedStore, tier.ReservedMemory = tier.ReservedStore+file, tier.ReservedMemory+memory
 	}
 	if most := tier.Limits.MaxStreams; most > 0 && tier.Streams+n.streams > most {
@@ -126,31 +126,6 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 		}
 	}
 	return nil
-}
-
-// moreReplicas returns what the replicas of the account's streams reserve beyond the first of each:
-// the server names only that. It returns 0 if it cannot find out.
-func moreReplicas(ctx context.Context, js natsjs.JetStream) (file, memory uint64) {
-	for offset := 0; ; {
-		var page struct {
-			Total   int                 `json:"total"`
-			Streams []natsjs.StreamInfo `json:"streams"`
-		}
-		if err := api.Request(ctx, js, "STREAM.LIST", map[string]int{"offset": offset}, &page); err != nil {
-			return 0, 0
-		}
-		for _, s := range page.Streams {
-			bytes := uint64(max(s.Config.MaxBytes, 0)) * uint64(max(s.Config.Replicas-1, 0))
-			if s.Config.Storage == natsjs.MemoryStorage {
-				memory += bytes
-			} else {
-				file += bytes
-			}
-		}
-		if offset += len(page.Streams); len(page.Streams) == 0 || offset >= page.Total {
-			return file, memory
-		}
-	}
 }
 
 func noRoom(who, what string, need, left int64) error {
