@@ -72,5 +72,5 @@ func TestThePermissionsOfEachRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, golden, got.String(), string(want))
+	equal(t, golden+" (if it is on purpose: go test ./mesh -run TestThePermissionsOfEachRole -update)", got.String(), string(want))
 }
