@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -40,6 +41,8 @@ func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 		case in.Name == "waits" && !task.Run().Restored():
 			<-task.Run().StopRequested()
 			return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+		default: // as long as the lane may need to draw from another consumer
+			pause.For(ctx, 20*time.Millisecond)
 		}
 		return task.Envelope.Payload, nil
 	})})
