@@ -102,7 +102,7 @@ func oneDomain(ctx context.Context, js natsjs.JetStream, opts Options, plan []Ch
 	if !slices.ContainsFunc(plan, func(c Change) bool { return c.spec.Name == StreamWork && c.Action == ActionCreate }) {
 		return nil
 	}
-	to, err := opts.Map.Work("normal", "service.probe")
+	to, err := copies.Subject(opts.Map)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // CopiesSubject is the subject that [Copies] publishes to.
-func CopiesSubject(m subject.Map) (string, error) { return m.Work("normal", probeEntity) }
+func CopiesSubject(m subject.Map) (string, error) { return copies.Subject(m) }
 
 // Copies counts the streams that store a task of this mesh. It stores nothing. More than one
 // stream answers where a hub and a leaf node have JetStream domains of their own, both with the

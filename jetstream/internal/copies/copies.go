@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 )
 
@@ -15,6 +16,9 @@ const wait = 250 * time.Millisecond
 
 // wrongStream refuses a message for another stream ([natsjs.ExpectedStreamHeader]).
 const wrongStream natsjs.ErrorCode = 10060
+
+// Subject is that of a task of the mesh's work queue, for an entity that there is not.
+func Subject(m subject.Map) (string, error) { return m.Work("normal", "service.probe") }
 
 // Count returns how many streams store a message that is published on a subject. It asks with a
 // message that each of them refuses, so it stores nothing. A stream that answers after more than
