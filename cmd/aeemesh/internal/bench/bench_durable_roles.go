@@ -38,8 +38,11 @@ func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 	cmd := connectedCommand("work", &r.url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
 		ready := func() { fmt.Fprintln(stdout, "ready") }
-		if benchMode(r.mode) == benchStream {
+		switch benchMode(r.mode) {
+		case benchStream:
 			return benchRawWorker(ctx, conn, js, ready)
+		case benchExchanges:
+			return benchBareWorker(ctx, conn, js, ready)
 		}
 		cfg := mesh.Config{Entity: benchAgent, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Durable: benchLane(js)}
 		node, err := mesh.New(conn, cfg)
@@ -86,6 +89,8 @@ func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 		switch benchMode(r.mode) {
 		case benchStream:
 			call, err = r.rawTask(conn, js)
+		case benchExchanges:
+			call, err = r.bareTask(conn, js)
 		case benchTask:
 			call, err = r.durableTask(conn, js)
 		case benchKV:
