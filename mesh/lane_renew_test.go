@@ -60,16 +60,7 @@ func TestAWorkerThatLooksFindsThatItHasLostARun(t *testing.T) {
 	for name, change := range map[string]func(ctx context.Context, states state.Store, rec state.Record) error{
 		"its own": nil,
 		"another's": func(ctx context.Context, states state.Store, rec state.Record) error {
-			c, err := state.Codec{}.Read(rec)
-			if err != nil {
-				return err
-			}
-			c.Mesh.Owner, c.Mesh.Epoch = "another", c.Mesh.Epoch+1
-			data, err := state.Codec{}.Encode(c)
-			if err == nil {
-				_, err = states.Put(ctx, rec.ID, rec.Revision, data)
-			}
-			return err
+			return claimedBy(ctx, states, rec, "another")
 		},
 		"gone": func(ctx context.Context, states state.Store, rec state.Record) error {
 			return states.Delete(ctx, rec.ID)
@@ -119,4 +110,67 @@ func TestAWorkerThatLooksFindsThatItHasLostARun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The message of a run comes again to a worker that has the run, or believes so: it keeps the
+// message only if it still owns the run. Else the owner's death would not bring the message back
+// before this worker's handler has returned.
+func TestAMessageThatComesAgainIsKeptByTheOwnerAlone(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"its own": false, "another's": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun, over := make(chan *Run, 10), make(chan struct{})
+			defer close(over)
+			node, ctx := serveDurable(t, time.Minute, Agent{Entity: "agent.x", Handler: HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
+				if err := task.Run().Claim(ctx); err != nil {
+					return nil, err
+				}
+				begun <- task.Run()
+				<-over
+				return json.RawMessage(`{}`), nil
+			})})
+			task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
+			if _, err := node.Submit(ctx, task, client.SubmitOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r := <-begun
+			l, first := r.lane, r.hold
+			if lost {
+				rec, err := l.cfg.States.Get(ctx, r.id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := claimedBy(ctx, l.cfg.States, rec, "another"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			delivery := *first.Delivery
+			delivery.Delivered++
+			hold := l.hold(&delivery)
+			l.deliveries.redelivered(r, newRun(l, &Task{Envelope: task, host: l.host}, hold))
+			hold.tally.add(-1) // see lane.deliver
+			l.mu.Lock()
+			_, before := l.holds[first]
+			_, after := l.holds[hold]
+			l.mu.Unlock()
+			if before || after == lost || (r.ended() != nil) != lost {
+				t.Errorf("it renews the first delivery: %v, the second: %v; the run has ended here: %v", before, after, r.ended())
+			}
+		})
+	}
+}
+
+// claimedBy makes another worker the owner in a record.
+func claimedBy(ctx context.Context, states state.Store, rec state.Record, owner string) error {
+	c, err := state.Codec{}.Read(rec)
+	if err != nil {
+		return err
+	}
+	c.Mesh.Owner, c.Mesh.Epoch = owner, c.Mesh.Epoch+1
+	data, err := state.Codec{}.Encode(c)
+	if err == nil {
+		_, err = states.Put(ctx, rec.ID, rec.Revision, data)
+	}
+	return err
 }
