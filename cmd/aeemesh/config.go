@@ -186,7 +186,7 @@ func showConfig(a *app, cmd *cobra.Command, args []string) error {
 			printHelp(a.App, cmd, false)
 			return nil
 		}
-		return &outcome.UsageError{Err: err, Cmd: cmd}
+		return outcome.WrongFlag(cmd, err)
 	}
 	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
 		printHelp(a.App, cmd, false)

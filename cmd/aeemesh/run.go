@@ -178,9 +178,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		&cobra.Group{ID: "misc", Title: "And:"},
 	)
 	root.SetHelpCommandGroupID("misc")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &outcome.UsageError{Err: err, Cmd: cmd}
-	})
+	root.SetFlagErrorFunc(outcome.WrongFlag)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a.App, cmd, false) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a.App, cmd, false); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
@@ -243,5 +241,5 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	} else if cmd.Annotations[annotSettings] != "" {
 		a.Log, err = slog.New(slog.DiscardHandler), nil // checkWorker says it, with all else that is wrong
 	}
-	return err
+	return a.OfVariables(cmd, err)
 }

@@ -26,6 +26,7 @@ func (a *App) Do(f func(ctx context.Context, cmd *cobra.Command, args []string) 
 		if errors.As(err, &usage) && usage.Cmd == nil {
 			usage.Cmd = cmd // the command's help has more
 		}
+		err = a.OfVariables(cmd, err)
 		if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "ENTITY" && len(args) > 0 && subject.ValidateEntity(args[0]) == nil {
 			return outcome.About(err, args[0])
 		}

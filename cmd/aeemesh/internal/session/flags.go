@@ -1,8 +1,9 @@
 package session
 
 import (
-	"fmt"
+	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -65,12 +66,32 @@ func (a *App) FromEnvironment(cmd *cobra.Command) error {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
-			bad = &outcome.UsageError{Err: fmt.Errorf("%s: %w", names[0], err), Cmd: cmd}
+			bad = outcome.WrongValue(cmd, names[0], f, value, err)
 			return
 		}
 		a.ByEnv[f.Name] = true
 	})
 	return bad
+}
+
+// OfVariables names the variable, and not the flag, where a usage error is about a value that the
+// environment has set.
+func (a *App) OfVariables(cmd *cobra.Command, err error) error {
+	var usage *outcome.UsageError
+	if !errors.As(err, &usage) {
+		return err
+	}
+	lines := strings.Split(usage.Err.Error(), "\n")
+	for i, line := range lines {
+		name, ok := strings.CutPrefix(line, "--")
+		if end := strings.IndexAny(name, " :,"); ok && end > 0 && a.ByEnv[name[:end]] {
+			lines[i] = cmd.Flags().Lookup(name[:end]).Annotations[AnnotEnv][0] + name[end:]
+		}
+	}
+	if text := strings.Join(lines, "\n"); text != usage.Err.Error() {
+		usage.Err = &outcome.SaidError{Text: text, Cause: usage.Err}
+	}
+	return err
 }
 
 // IsSet reports whether a flag has a value from the command line, the environment

@@ -1,0 +1,46 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagTakes says what the flags of a type take.
+var flagTakes = map[string]string{
+	"bool":     "it is true or false",
+	"duration": "it is a duration such as 500ms, 5s, 2m or 1h30m",
+	"float64":  "it is a number",
+	"int":      "it is a whole number",
+}
+
+// WrongFlag is the usage error of a command line that cannot be parsed. Of a value it says what
+// the flag takes, where Go's own words are of no use to a user.
+func WrongFlag(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return WrongValue(cmd, "--"+invalid.GetFlag().Name, invalid.GetFlag(), invalid.GetValue(), errors.Unwrap(invalid))
+	}
+	return &UsageError{Err: err, Cmd: cmd}
+}
+
+// WrongValue is the usage error of a value that f does not take, because of cause. name is where
+// the value stands: the flag, or a variable of the environment.
+func WrongValue(cmd *cobra.Command, name string, f *pflag.Flag, value string, cause error) error {
+	kind := f.Value.Type()
+	takes := flagTakes[kind]
+	switch {
+	case takes == "":
+		return Usagef(cmd, "%s %q: %w", name, value, cause)
+	case errors.Is(cause, strconv.ErrRange):
+		takes = "the number is too large or too small"
+	}
+	usage := &UsageError{Err: fmt.Errorf("%s %q: %s", name, value, takes), Cmd: cmd}
+	if _, err := strconv.ParseFloat(value, 64); err == nil && kind == "duration" {
+		usage.Hint = "Did you mean " + value + "s?"
+	}
+	return usage
+}
