@@ -70,6 +70,24 @@ func (r *Store) Documents(ctx context.Context, since time.Time, corr string) ite
 	return r.states.Documents(ctx, since, corr)
 }
 
+// TaskOf returns the task and the agent of the run that a name means. A name that has not the form of
+// a run's id, or is the id of no run, is returned as the task's.
+func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent string, err error) {
+	if !likeRun(name) {
+		return name, entity, nil
+	}
+	_, h, err := r.Look(ctx, name, entity)
+	if errors.Is(err, state.ErrNotFound) || errors.Is(err, jetstream.ErrDenied) { // who may read results may not all read runs
+		return name, entity, nil
+	}
+	return h.TaskID, h.Entity, err
+}
+
+// likeRun reports whether a name has the form of a run's id, or of its beginning as lists print it.
+func likeRun(name string) bool {
+	return len(name) >= shortRun && len(name) <= wholeRun && strings.Trim(strings.ToLower(name), "0123456789abcdef-") == ""
+}
+
 // Look is like [Store.Find], for commands that change nothing. The beginning of an id, at
 // least as long as lists print it, means the run that was written lately and that is the
 // only one of these: another run with these 32 bits, which was not written lately, is met
@@ -109,7 +127,7 @@ func (r *Store) Entities(ctx context.Context, task string) (entities []string, e
 // recent returns the runs that were written lately and whose id begins with a name of at
 // least as many characters as lists print. A whole id is found without it.
 func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, error) {
-	if name = strings.ToLower(name); len(name) < shortRun || len(name) >= wholeRun || strings.Trim(name, "0123456789abcdef-") != "" {
+	if name = strings.ToLower(name); len(name) >= wholeRun || !likeRun(name) {
 		return nil, nil
 	}
 	return r.states.Recent(ctx, entity, func(id state.ID) bool { return strings.HasPrefix(id.Run, name) })

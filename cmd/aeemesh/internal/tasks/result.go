@@ -31,8 +31,9 @@ func ResultCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
-		Long: `Prints the payload of a durable task's result, by the id of the task: later,
-from anywhere, as often as you like, for as long as the run is kept (30 days).
+		Long: `Prints the payload of a durable task's result, by the id of the task or of its
+run (or the beginning of that): later, from anywhere, as often as you like, for
+as long as the run is kept (30 days).
 An error envelope is printed as an error, and the exit status is that of "send";
 where there is no result yet it is 3, unless --follow waits for it. The result
 of a dead letter's task is its error, until its retry has ended: "dead retry
@@ -80,8 +81,18 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	id, entity := args[0], ""
 	if len(args) == 2 {
 		entity = args[1]
-	} else if entity, err = findEntity(s, ctx, cmd, id); err != nil {
+	}
+	store, err := runs.Open(a, cmd, s)
+	if err != nil {
 		return err
+	}
+	if id, entity, err = store.TaskOf(ctx, id, entity); err != nil {
+		return session.LaneError(err)
+	}
+	if entity == "" {
+		if entity, err = findEntity(s, ctx, store, id); err != nil {
+			return err
+		}
 	}
 	opts, view := mesh.ResultOptions{Follow: follow}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if follow {
@@ -132,7 +143,7 @@ func Retry(s *session.Session, ctx context.Context, seq uint64) (retried bool, e
 }
 
 // findEntity returns the entity that has replies to a task, or a run of it.
-func findEntity(s *session.Session, ctx context.Context, cmd *cobra.Command, id string) (string, error) {
+func findEntity(s *session.Session, ctx context.Context, store *runs.Store, id string) (string, error) {
 	d, err := s.Lane()
 	if err != nil {
 		return "", err
@@ -142,10 +153,6 @@ func findEntity(s *session.Session, ctx context.Context, cmd *cobra.Command, id 
 		return "", session.LaneError(err)
 	}
 	if len(found) == 0 {
-		store, err := runs.Open(s.App, cmd, s)
-		if err != nil {
-			return "", err
-		}
 		if found, err = store.Entities(ctx, id); err != nil {
 			return "", session.LaneError(err)
 		}
