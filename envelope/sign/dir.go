@@ -292,9 +292,9 @@ func Trust(dir string, r Record) error {
 	case err != nil:
 		return err
 	case old.Alg != r.Alg || old.Public != r.Public:
-		return fmt.Errorf("another key has the id %q already; a new key needs a new id", r.KID)
+		return fmt.Errorf("key %q: %w", r.KID, ErrTaken)
 	case old.Revoked && !r.Revoked:
-		return fmt.Errorf("key %q is revoked, and that cannot be undone; make a new key", r.KID)
+		return fmt.Errorf("key %q: %w", r.KID, ErrRevoked)
 	}
 	s, err := readSeed(dir, r.KID)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -80,8 +80,13 @@ func prepare(src Source, k Key) (*preparedKey, error) {
 // errSharedSecret says why HS256 keys cannot be shared.
 var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: a holder that can verify with it can also sign; copy its key file to the machines that need it")
 
-// ErrRevoked: a shared key was revoked before; a revocation is permanent.
-var ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")
+// Errors of records that do not count beside what is there.
+var (
+	// ErrRevoked: the key was revoked before; a revocation is permanent.
+	ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")
+	// ErrTaken: another key has the id.
+	ErrTaken = errors.New("another key has this id already")
+)
 
 // Put adds a key, or replaces the key of this source with the same kid. If a shared key
 // was revoked, Put of a record that is not revoked fails with [ErrRevoked]: an accident

@@ -231,9 +231,9 @@ func shareKey(a *session.App, ctx context.Context, cmd *cobra.Command, r sign.Re
 		old, parseErr := sign.ParseRecord(have.Value)
 		switch {
 		case parseErr == nil && (old.Alg != r.Alg || old.Public != r.Public):
-			return outcome.Conflict("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
+			return &outcome.SaidError{Text: fmt.Sprintf("the mesh knows another key with the id %q", r.KID), Cause: sign.ErrTaken}
 		case parseErr == nil && old.Revoked && !r.Revoked:
-			return outcome.Conflict("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
+			return &outcome.SaidError{Text: fmt.Sprintf("the mesh has revoked key %q, and that cannot be undone", r.KID), Cause: sign.ErrRevoked}
 		}
 		_, err = records.Update(ctx, r.KID, text, have.Revision)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
@@ -68,6 +69,8 @@ func hintOf(err error) string {
 		return "JetStream does not answer, or a stream has no leader: in a cluster more than half of its servers must run. \"aeemesh doctor\" says what is missing."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
 		return "JetStream is off on this server or for this account, or --js-domain names none that it has. Where it is on, \"aeemesh apply\" makes the mesh's streams."
+	case errors.Is(err, sign.ErrRevoked), errors.Is(err, sign.ErrTaken):
+		return "Its owner makes another key with a new id, \"aeemesh keys new KID --from ENTITY\"; \"aeemesh keys trust\" takes the record of that."
 	case errors.Is(err, state.ErrClear):
 		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
 	case errors.Is(err, state.ErrReplaced):
