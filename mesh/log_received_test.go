@@ -130,3 +130,55 @@ func TestRefusedEnvelopesAreLoggedWithTheFieldsOfRule8(t *testing.T) {
 		t.Error("a payload is in the log")
 	}
 }
+
+// Who reads an inbox is a consumer, too: rule 8 holds for what is read there, and for what is refused.
+func TestReadersOfInboxesLogTheFieldsOfRule8(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	log := &syncBuffer{}
+	client := r.lane(mesh.Config{Entity: bob, Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	ask := func(intent string) *envelope.Envelope {
+		e := newTask(bob, intent, `{"text":"top-secret"}`)
+		e.Priority = envelope.PriorityLow
+		return e
+	}
+	good, spoilt, stranger := ask("test.good"), ask("test.spoilt"), ask("test.stranger")
+	stranger.To = cleo // and comes to bob
+	for _, body := range [][]byte{encode(t, good), []byte(strings.Replace(string(encode(t, spoilt)), `"v":"1"`, `"v":"2"`, 1)), encode(t, stranger)} {
+		if _, err := r.js(r.nc).Publish(t.Context(), bob, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asks, err := client.PersonTasks(ctxFor(t), bob); err != nil || len(asks) != 1 {
+		t.Fatalf("%d tasks, %v", len(asks), err)
+	}
+	told := map[string]map[string]any{}
+	for line := range strings.Lines(log.String()) {
+		var l map[string]any
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		if id, ok := l["id"].(string); ok {
+			told[id] = l
+		}
+	}
+	for _, c := range []struct {
+		env  *envelope.Envelope
+		msg  string
+		code envelope.Code
+	}{{good, "envelope received", ""}, {spoilt, "envelope refused", envelope.CodeInvalidEnvelope}, {stranger, "envelope refused", envelope.CodeWrongRecipient}} {
+		want := map[string]any{"msg": c.msg, "corr": c.env.Corr, "intent": c.env.Intent, "from": c.env.From, "to": c.env.To,
+			"type": string(c.env.Type), "priority": string(c.env.Priority), "code": nil}
+		if c.code != "" {
+			want["code"] = string(c.code)
+		}
+		for key, value := range want {
+			if got := told[c.env.ID][key]; got != value {
+				t.Errorf("%s: %s=%v is logged, want %v", c.env.Intent, key, got, value)
+			}
+		}
+	}
+	if strings.Contains(log.String(), "top-secret") {
+		t.Error("a payload is in the log")
+	}
+}

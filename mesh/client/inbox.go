@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"time"
@@ -199,25 +200,35 @@ const (
 // readInbox reads one message of an inbox into known. It returns the task if this is the first
 // message with the task's id, else nil.
 func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
-	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
-	if err != nil || wire.Bounded(e) != nil || !subject.IsPerson(e.To) {
+	refused := func(e *envelope.Envelope, err error) *PersonTask {
+		wire.LogRefused(c.s.Log, e, fault.ForPeer(err).Code, slog.String("subject", msg.Subject), slog.Any("err", err))
 		return nil
 	}
-	if live, err := c.s.Subjects.Live(e.To); err != nil || live != msg.Subject {
-		return nil
+	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
+	if err != nil {
+		return refused(wire.Readable(err), err)
+	}
+	if err := wire.Bounded(e); err != nil {
+		return refused(e, err)
+	}
+	if live, err := c.s.Subjects.Live(e.To); err != nil || live != msg.Subject || !subject.IsPerson(e.To) {
+		return refused(e, envelope.Errorf(envelope.CodeWrongRecipient, "it came for another recipient"))
 	}
 	who, err := c.s.Answers.Verifier.Verify(e, msg.Time)
 	if err != nil {
-		return nil
+		return refused(e, err)
 	}
+	if e.Type == envelope.TypeTask {
+		if problem := requires.ForMesh(requires.Member(e, requires.Mesh), c.s.Prefix, who.Signed); problem != nil {
+			return refused(e, problem)
+		}
+	}
+	wire.LogReceived(c.s.Log, e)
 	if e.Type != envelope.TypeTask {
 		if ask := known[askKey(e.To, withdrawnTask(e))]; ask != nil && ask.Task.From == e.From && (ask.Task.Sig == nil || e.Sig != nil) {
 			ask.State = AskWithdrawn
 			ask.Reason = withdrawnReason(e)
 		}
-		return nil
-	}
-	if requires.ForMesh(requires.Member(e, requires.Mesh), c.s.Prefix, who.Signed) != nil {
 		return nil
 	}
 	key := askKey(e.To, e.ID)
