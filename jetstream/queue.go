@@ -120,8 +120,13 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, err
 
 // Missing reports whether the server says that there is no [StreamWork], or no JetStream. It does
 // not say so of a stream without a leader, nor to a user who may not ask.
-func (q *Queue) Missing(ctx context.Context) bool {
-	err := api.Request(ctx, q.js, "STREAM.INFO."+q.name(), nil, nil)
+func (q *Queue) Missing(ctx context.Context) bool { return q.lacks(ctx, q.name()) }
+
+// ScheduleMissing is Missing of [StreamSchedule].
+func (q *Queue) ScheduleMissing(ctx context.Context) bool { return q.lacks(ctx, q.waiting()) }
+
+func (q *Queue) lacks(ctx context.Context, stream string) bool {
+	err := api.Request(ctx, q.js, "STREAM.INFO."+stream, nil, nil)
 	return errors.Is(err, natsjs.ErrStreamNotFound) || Off(err)
 }
 

@@ -178,7 +178,7 @@ func printResult(s *session.Session, ctx context.Context, id, entity string, rep
 		if why, hint := await.StillUntaken(ctx, s, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
-		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), waitAgain, id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
 		return outcome.WithReply(outcome.Remote(failed), reply)
 	case err != nil:
@@ -259,8 +259,35 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	if receipt.Duplicate {
 		a.Term.Note("the task was there already")
 	}
+	if waitOver(err) && !receipt.Due.IsZero() {
+		if err := notBegun(s, ctx, task, receipt.Due, err); err != nil {
+			return err
+		}
+	}
 	return printResult(s, ctx, task.ID, task.To, reply, &view, err)
 }
+
+// notBegun says what becomes of a delayed task whose wait is over before its time has come, or
+// whose stream is gone; nil if it has been handed to the agent's workers.
+func notBegun(s *session.Session, ctx context.Context, task *envelope.Envelope, due time.Time, over error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	at := due.Local().Format(dueTime)
+	switch {
+	case s.Node.Durable().Queue.ScheduleMissing(ctx):
+		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the stream %s, which kept the task until %s, is gone: the task is lost, unless it was due before", jetstream.StreamSchedule, at),
+			"\"aeemesh apply\" makes the stream again. \"aeemesh runs show %s -e %s\" shows whether the task has begun; if not, send it again.", task.ID, task.To)
+	case due.After(time.Now()):
+		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the task begins at %s", at), waitAgain, task.ID, task.To, task.ID, task.To)
+	}
+	return nil
+}
+
+// dueTime is how the time is printed at which a task is due.
+const dueTime = "2006-01-02 15:04:05 MST"
+
+// waitAgain is the hint for a wait that is over before the task is.
+const waitAgain = "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it."
 
 // knowsKey checks, before a durable task is stored, whether a running worker
 // knows the key that was chosen automatically: if not, the task would become a
@@ -317,7 +344,7 @@ func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope,
 	case r.Duplicate:
 		verb = "was stored already"
 	case !r.Due.IsZero():
-		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
+		verb = "stored for " + r.Due.Local().Format(dueTime)
 	}
 	s.App.Term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, runs.ShortRun(r.Run))
 	s.App.Term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
