@@ -40,12 +40,17 @@ const (
 
 // AskFsync asks the server that nc is connected to for its fsync class. The server
 // answers the system account only: for other accounts the class is unknown, after half a
-// second at most.
-func AskFsync(ctx context.Context, nc *nats.Conn) Fsync {
+// second at most. Nothing is asked on a subject of which may says that this user may not
+// publish to it: the server would log it.
+func AskFsync(ctx context.Context, nc *nats.Conn, may func(subject string) bool) Fsync {
 	const why = "the server tells its sync_interval only to the system account ($SYS.REQ.SERVER.PING.JSZ) and on its monitoring port (/jsz)"
+	ask := "$SYS.REQ.SERVER." + nc.ConnectedServerId() + ".JSZ"
+	if !may(ask) {
+		return Fsync{Class: FsyncUnknown, Why: why}
+	}
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	msg, err := nc.RequestWithContext(ctx, "$SYS.REQ.SERVER."+nc.ConnectedServerId()+".JSZ", nil)
+	msg, err := nc.RequestWithContext(ctx, ask, nil)
 	if err != nil {
 		return Fsync{Class: FsyncUnknown, Why: why}
 	}

@@ -20,7 +20,6 @@ type Report struct {
 	Account *natsjs.AccountInfo
 	Streams []jetstream.Change // as [jetstream.Plan] has them
 	Races   []Race
-	Fsync   Fsync
 }
 
 // A Race is a stream that acknowledges messages on subjects that carry requests: a
@@ -40,7 +39,7 @@ func JetStream(ctx context.Context, js natsjs.JetStream, opts jetstream.Options)
 	} else if err != nil {
 		return Report{}, err
 	}
-	r := Report{Account: info, Fsync: AskFsync(ctx, js.Conn())}
+	r := Report{Account: info}
 	if r.Streams, err = jetstream.Plan(ctx, js, opts); err != nil {
 		return r, err
 	}

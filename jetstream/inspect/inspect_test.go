@@ -43,6 +43,8 @@ func apply(t *testing.T, js natsjs.JetStream) {
 	}
 }
 
+func anything(string) bool { return true }
+
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -55,8 +57,8 @@ func TestInspect(t *testing.T) {
 	if r.Off != "" || len(r.Streams) != len(jetstream.Topology()) || r.Streams[0].Action != jetstream.ActionCreate || r.Races != nil {
 		t.Errorf("before: %+v", r)
 	}
-	if r.Fsync.Class != inspect.FsyncUnknown || !strings.Contains(r.Fsync.Why, "system account") {
-		t.Errorf("fsync %+v", r.Fsync)
+	if f := inspect.AskFsync(ctx, js.Conn(), anything); f.Class != inspect.FsyncUnknown || !strings.Contains(f.Why, "system account") {
+		t.Errorf("fsync %+v", f)
 	}
 	apply(t, js)
 	for _, cfg := range []natsjs.StreamConfig{
@@ -98,13 +100,15 @@ func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) 
 	}
 	srv := natstest.Run(t, natsd.Config{ConfigFile: file, Port: natsd.RandomPort, MonitorPort: natsd.RandomPort, JetStream: true, SyncInterval: 7 * time.Second})
 	app := connect(t, srv, nats.UserInfo("app", "a"))
-	r, err := inspect.JetStream(testContext(t), app, jetstream.Options{})
-	if err != nil || r.Fsync.Class != inspect.FsyncUnknown {
-		t.Errorf("an ordinary account: %+v, %v", r.Fsync, err)
+	if f := inspect.AskFsync(testContext(t), app.Conn(), anything); f.Class != inspect.FsyncUnknown {
+		t.Errorf("an ordinary account: %+v", f)
 	}
 
 	sys := natstest.Conn(t, srv, nats.UserInfo("sys", "s"))
-	if f := inspect.AskFsync(testContext(t), sys); f != (inspect.Fsync{Class: inspect.FsyncInterval, Interval: 7 * time.Second, Why: "the server said so on the system account"}) {
+	if f := inspect.AskFsync(testContext(t), sys, func(string) bool { return false }); f.Class != inspect.FsyncUnknown {
+		t.Errorf("a user who may not ask: %+v", f)
+	}
+	if f := inspect.AskFsync(testContext(t), sys, anything); f != (inspect.Fsync{Class: inspect.FsyncInterval, Interval: 7 * time.Second, Why: "the server said so on the system account"}) {
 		t.Errorf("the system account: %+v", f)
 	}
 

@@ -18,7 +18,8 @@ func everything(m subject.Map) []string {
 
 // Operator are what an operator needs: everything that is the mesh's, all of JetStream in the
 // account, whatever else it holds, and to be told these permissions: doctor would otherwise
-// try them, and each that is missing would be a line in the server's log.
+// try them, and each that is missing would be a line in the server's log. Other roles are not told
+// them: who may ask can have the server send its answer to any subject of the account.
 func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{

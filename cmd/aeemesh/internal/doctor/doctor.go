@@ -53,8 +53,9 @@ type doctor struct {
 	replicas int
 	failed   bool
 	warned   bool
-	inbox    bool   // the user can receive answers to requests
-	stream   string // an existing stream, from which the server's clock is read
+	inbox    bool      // the user can receive answers to requests
+	info     *userInfo // of this user; nil if the server does not tell it
+	stream   string    // an existing stream, from which the server's clock is read
 
 	clocked []string // agents whose clocks are right
 	apart   time.Duration
@@ -279,7 +280,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
 			"stream %s catches requests on %s", r.Stream, strings.Join(r.Subjects, ", "))
 	}
-	d.fsync(ctx, js, report.Fsync)
+	d.fsync(ctx, js, inspect.AskFsync(ctx, js.Conn(), d.mayAskServer))
 }
 
 // applyStreams makes and repairs the streams, with --apply.

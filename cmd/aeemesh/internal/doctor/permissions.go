@@ -52,6 +52,7 @@ func (d *doctor) permissions(ctx context.Context) {
 		d.tryPermissions(need, as, hint, err)
 		return
 	}
+	d.info = &info
 	who := cmp.Or(info.Data.User, "this user")
 	p := info.Data.Permissions
 	if p == nil || p.Publish == nil && p.Subscribe == nil {
@@ -152,19 +153,27 @@ func (d *doctor) maySubscribe(to string) bool {
 // publishing is tested.
 const traceTo = "aeemesh.doctor.trace"
 
-// mayPublish tests publishing with a message that the server traces and does
-// not deliver.
+// mayPublish reports whether the user may publish. If the server has not told it, that is tested
+// with a message that the server traces and does not deliver.
 func (d *doctor) mayPublish(to string) bool {
+	if d.info != nil {
+		p := d.info.Data.Permissions
+		return p == nil || p.Publish.covers(to)
+	}
 	msg := nats.NewMsg(to)
 	msg.Header.Set("Nats-Trace-Dest", traceTo)
 	msg.Header.Set("Nats-Trace-Only", "true")
 	return d.conn.PublishMsg(msg) == nil && d.allowed(denial.Publish, to)
 }
 
+// mayAskServer reports whether the user may publish to a subject of the system account. Of a user to
+// whom the server does not even tell its own permissions, that is not tested.
+func (d *doctor) mayAskServer(to string) bool { return d.info != nil && d.mayPublish(to) }
+
 // mayTry reports whether mayPublish works: if the user may not publish to the
 // trace subject, the server reports that instead.
 func (d *doctor) mayTry() bool {
-	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(denial.Publish, traceTo)
+	return d.info != nil || !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(denial.Publish, traceTo)
 }
 
 // mayAnswer tests with an answer below an inbox prefix that no request waits for.
