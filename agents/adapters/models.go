@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -53,10 +54,11 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 		}
 	}
 	if len(routes) == 0 {
-		if len(bad) == 1 {
-			return nil, notices, bad[0]
+		err := bad[0]
+		if len(bad) > 1 {
+			err = fmt.Errorf("no route to a model can be used: %w", errors.Join(bad...))
 		}
-		return nil, notices, fmt.Errorf("no route to a model can be used: %w", errors.Join(bad...))
+		return nil, notices, NoRoute(plan, err)
 	}
 	r, err := route.New(routes, route.Options{Strategy: m.RoutingStrategy, MinContext: minContext, Health: s.health, Logger: opts.Logger})
 	if err != nil {
@@ -81,6 +83,29 @@ type Planned struct {
 	HasKey bool
 	// Why says why the route cannot be used; "" if it can.
 	Why string
+}
+
+// A NoRouteError is the error of a document none of whose routes can be used.
+type NoRouteError struct {
+	err   error
+	unset []string
+}
+
+func (e *NoRouteError) Error() string { return e.err.Error() }
+func (e *NoRouteError) Unwrap() error { return e.err }
+
+// UnsetKeys returns the variables of the keys that are missing.
+func (e *NoRouteError) UnsetKeys() []string { return e.unset }
+
+// NoRoute says of err that none of the routes can be used.
+func NoRoute(routes []Planned, err error) *NoRouteError {
+	e := &NoRouteError{err: err}
+	for _, p := range routes {
+		if p.Key != "" && !p.HasKey && !slices.Contains(e.unset, p.Key) {
+			e.unset = append(e.unset, p.Key)
+		}
+	}
+	return e
 }
 
 // unfit returns why a route is never used; "" if it may be.

@@ -321,7 +321,7 @@ func printRoutes(a *session.App, set *adapters.Set, name string, opts agents.Opt
 	}
 	a.Term.Notices(name, notices)
 	if usable == 0 {
-		return fmt.Errorf("%s: no route to a model can be used here", name)
+		return adapters.NoRoute(routes, fmt.Errorf("%s: no route to a model can be used here", name))
 	}
 	return nil
 }

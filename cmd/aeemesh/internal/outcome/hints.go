@@ -46,6 +46,10 @@ func hintOf(err error) string {
 	if errors.As(err, &refused) {
 		return acceptanceHint(refused.Acceptable())
 	}
+	var routeless noRoute
+	if errors.As(err, &routeless) {
+		return routesHint(routeless.UnsetKeys())
+	}
 	var problem *envelope.Error
 	if errors.As(err, &problem) {
 		return HintForCode(problem)
@@ -115,6 +119,21 @@ func HintForCode(e *envelope.Error) string {
 		return "Trying again may help: --retries N does it more often for you." // nothing was done
 	}
 	return "Sending it again may help."
+}
+
+// A noRoute is the error of a document none of whose models can be used: *adapters.NoRouteError.
+type noRoute interface {
+	error
+	UnsetKeys() []string
+}
+
+// routesHint says what to do where none of a document's models can be used.
+func routesHint(unset []string) string {
+	const all = "\"aeemesh models routes FILE\" shows each route, and why it is not taken."
+	if len(unset) == 0 {
+		return all + " Change the document, or section models in the file of --config."
+	}
+	return "Set " + strings.Join(unset, " or ") + ", or name a key in the file of --config (models.providers.PROVIDER.key); --api-key-env names another variable for the first model. " + all
 }
 
 // A refusal is the error of an agent that is not hosted: *agents.Refusal.
