@@ -33,7 +33,7 @@ func TreeCommand(a *session.App) *cobra.Command {
 		Use:   "tree CORR",
 		Short: "Draw the tree of a task: agents, time, tokens, cost, outcome",
 		Long: `Draws the tree of the tasks of one corr: sender and receiver of each task, its
-lane, state, time, tokens and cost, votes, delegations, and what took longest.
+lane, state, time, tokens and cost, votes, delegations, and the critical path.
 CORR may be the id of a task or of its run, too: then the tree is drawn from
 that task down.
 
