@@ -311,7 +311,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 			}
 			r, err := sign.ParseRecord(data)
 			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return outcome.Hinted(fmt.Errorf("%s: %w", args[0], err), "It takes the record that \"aeemesh keys show KID\" prints, of the key's owner: KID.json, and never the secret, KID.nk.")
 			}
 			if err := sign.Trust(a.DirToWrite(), r); err != nil {
 				return err

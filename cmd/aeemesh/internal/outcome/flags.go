@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/near"
 )
 
 // flagTakes says what the flags of a type take.
@@ -24,7 +26,16 @@ func WrongFlag(cmd *cobra.Command, err error) error {
 	if errors.As(err, &invalid) {
 		return WrongValue(cmd, "--"+invalid.GetFlag().Name, invalid.GetFlag(), invalid.GetValue(), errors.Unwrap(invalid))
 	}
-	return &UsageError{Err: err, Cmd: cmd}
+	usage := &UsageError{Err: err, Cmd: cmd}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if like := near.Names(unknown.GetSpecifiedName(), names, 1); len(like) > 0 {
+			usage.Hint = "Did you mean --" + like[0] + "?"
+		}
+	}
+	return usage
 }
 
 // WrongValue is the usage error of a value that f does not take, because of cause. name is where

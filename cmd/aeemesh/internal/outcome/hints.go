@@ -29,18 +29,17 @@ func Hint(err error) string {
 }
 
 func hintOf(err error) string {
-	if usage := Wrong(err); usage != nil {
-		switch {
-		case usage.Hint != "":
-			return usage.Hint
-		case usage.Cmd != nil:
-			return fmt.Sprintf("Run \"%s --help\".", usage.Cmd.CommandPath())
-		}
-		return "Run \"aeemesh --help\"."
-	}
 	var own *hintedError
-	if errors.As(err, &own) {
+	usage, hinted := Wrong(err), errors.As(err, &own)
+	switch {
+	case usage != nil && usage.Hint != "":
+		return usage.Hint
+	case hinted && (usage == nil || own.hint != ""):
 		return own.hint
+	case usage != nil && usage.Cmd != nil:
+		return fmt.Sprintf("Run \"%s --help\".", usage.Cmd.CommandPath())
+	case usage != nil:
+		return "Run \"aeemesh --help\"."
 	}
 	var refused refusal
 	if errors.As(err, &refused) {
