@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -119,6 +120,10 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	got, err := s.Node.Command(ctx, h.Entity, intents.MigrateTask{
 		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
 	})
+	var problem *envelope.Error
+	if errors.As(err, &problem) && problem.Code == envelope.CodeNotFound && !strings.Contains(f.to, ":") {
+		return outcome.Hinted(commandFailed(a, err, h.Entity), "\"aeemesh agents describe %s\" lists its workers; --to any takes one of them.", h.Entity)
+	}
 	if err != nil {
 		return commandFailed(a, err, h.Entity)
 	}
