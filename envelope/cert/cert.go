@@ -19,12 +19,10 @@ func Fault(err error, authorities string) (what, hint string) {
 		return "", ""
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		const hint = "; is this computer's clock right?"
-		if c := invalid.Cert; c != nil && time.Now().Before(c.NotBefore) {
-			return "the server's certificate is not valid yet", "it is valid from " + day(c.NotBefore) + hint
-		} else if c != nil {
-			return "the server's certificate has expired", "it was valid until " + day(c.NotAfter) + ": the server needs a new one" + hint
+		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
+			return "the server's certificate is not valid yet", "it is valid from " + day(from) + hint
 		}
-		return "the server's certificate has expired", "the server needs a new one" + hint
+		return "the server's certificate has expired", "it was valid until " + day(invalid.Cert.NotAfter) + ": the server needs a new one" + hint
 	case errors.As(err, new(x509.HostnameError)):
 		return "the server's certificate is for another host", "use the name that it is for, or give the server one for this name"
 	case errors.As(err, &unknown):
