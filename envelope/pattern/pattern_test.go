@@ -1,6 +1,8 @@
 package pattern_test
 
 import (
+	"regexp"
+	"sync"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope/pattern"
@@ -14,6 +16,23 @@ func TestOf(t *testing.T) {
 	}
 	if digits.RE() != digits.RE() {
 		t.Error("it is compiled at each use")
+	}
+}
+
+// The race detector notices an expression that two goroutines compile.
+func TestOfManyGoroutines(t *testing.T) {
+	t.Parallel()
+	digits := pattern.Of(`^\d+$`)
+	var got [8]*regexp.Regexp
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() { got[i] = digits.RE() })
+	}
+	all.Wait()
+	for _, re := range got {
+		if re == nil || re != digits.RE() {
+			t.Errorf("%v, want %v", re, digits.RE())
+		}
 	}
 }
 
