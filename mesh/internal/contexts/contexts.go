@@ -73,7 +73,7 @@ func (c *Contexts) AnswerFetch(ctx context.Context, task Task) (intents.FetchRes
 	}
 	// A number beyond I-JSON has no canonical form, and so its envelope no hash.
 	hash, err := found.Hash()
-	named := want.Hash != "" && err == nil && want.Hash == hash
+	named := err == nil && want.Hash == hash
 	if !named && !task.isPartyTo(found) {
 		return none, nil
 	}
