@@ -166,6 +166,13 @@ func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.M
 		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.last, 10)}
 		ack, err = s.js.PublishMsg(ctx, msg)
 	}
+	if err == nil && ack.Duplicate {
+		// A reply whose id another message has, perhaps of another entity: see [api.PublishOnce].
+		if have, _ := s.current(ctx, stateKey(id)); have.last != ack.Sequence {
+			msg.Header.Del(natsjs.MsgIDHeader)
+			ack, err = s.js.PublishMsg(ctx, msg)
+		}
+	}
 	switch {
 	case err == nil:
 		return ack.Sequence, nil
