@@ -139,6 +139,24 @@ func TestARecordIsRestoredOverASecondStray(t *testing.T) {
 	}
 }
 
+// What was no revision of a run is none later: a stray has been replaced by the record.
+func TestAStrayIsNoRevision(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	ctx, id := testContext(t), state.ID{Entity: "agent.x", Run: "r"}
+	first := putRun(t, s, id, 0, []byte("one"), jetstream.Note{})
+	covers := stray(t, js, id)
+	restored, err := s.Get(ctx, id)
+	if err != nil || restored.Revision <= covers {
+		t.Fatalf("restored: %+v, %v", restored, err)
+	}
+	for rev, want := range map[uint64]error{first: nil, covers: state.ErrNotFound, restored.Revision: nil} {
+		if r, err := s.At(ctx, id, rev); !errors.Is(err, want) || err == nil && r.Revision != rev {
+			t.Errorf("at %d: %+v, %v; want %v", rev, r, err, want)
+		}
+	}
+}
+
 // The reply of an ended run is its newest revision, in its history too.
 func TestTheHistoryEndsWithTheReply(t *testing.T) {
 	t.Parallel()
