@@ -225,7 +225,7 @@ func TestAStrayOnTheSubjectOfAReply(t *testing.T) {
 	if _, err := fenced.Get(ctx, ended); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Errorf("what a stray covers, read by one who may not restore it: %v", err)
 	}
-	if rec, err := s.Get(ctx, ended); err != nil || string(rec.Data) != `{"v":"1"}` || rec.End == nil {
+	if rec, err := s.Get(ctx, ended); err != nil || string(rec.Data) != `{"v":"1"}` || rec.End == nil || !rec.Replied {
 		t.Errorf("an ended run with a stray: %+v, %v", rec, err)
 	}
 	if rec, err := fenced.Get(ctx, ended); err != nil || rec.End == nil {
