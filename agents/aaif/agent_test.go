@@ -210,6 +210,7 @@ func TestNotHonoured(t *testing.T) {
 			"warning /agent/io/mode"},
 		{"a job id", "io: {mode: async, format: markdown}", ""},
 		{"a function's endpoint", "tools: [{name: t, description: d, endpoint: 'https://h', auth: {type: none}}]", "warning /agent/tools/0/auth, warning /agent/tools/0/endpoint"},
+		{"that of one that says so", "tools: [{name: t, description: d, protocol: function, endpoint: 'https://h', auth: {type: none}}]", "warning /agent/tools/0/auth, warning /agent/tools/0/endpoint"},
 		{"no retries", "runtime: {max_retries: 0, async_execution: false}", ""},
 		{"gates", "compliance: {safety_level: strict, audit_log: true, data_residency: EU, pii_handling: reject, human_in_the_loop: {enabled: true, timeout_seconds: 5}}",
 			"error /agent/compliance/audit_log, error /agent/compliance/data_residency, error /agent/compliance/human_in_the_loop, error /agent/compliance/pii_handling"},
