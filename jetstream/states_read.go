@@ -124,9 +124,6 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 			if err != nil {
 				return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, err)
 			}
-			if !m.Genuine() {
-				continue
-			}
 			if all = append(all, m); api.Deleted(m.Header) {
 				all = all[:0]
 			}

@@ -36,7 +36,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 			if err != nil {
 				return fail(fmt.Errorf("%w, and its revisions cannot be read: %w", errStray, err))
 			}
-			if _, reply := s.keyOf(m.Subject); m.Genuine() && (!reply || endOf(m.Header) != nil) {
+			if _, reply := s.keyOf(m.Subject); !reply || endOf(m.Header) != nil {
 				was = m
 			}
 		}
