@@ -217,6 +217,16 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		c.differ("inactive_threshold", have.InactiveThreshold.String(), "none", "")
 		next.InactiveThreshold = 0
 	}
+	if have.HeadersOnly {
+		c.differ("headers_only", "true", "false", "")
+		next.HeadersOnly = false
+	}
+	if have.MaxRequestExpires != 0 {
+		c.differ("max_request_expires", have.MaxRequestExpires.String(), "none", "")
+		next.MaxRequestExpires = 0
+	}
+	c.number("max_request_batch", &next.MaxRequestBatch, 0)
+	c.number("max_request_max_bytes", &next.MaxRequestMaxBytes, 0)
 	if opts.Lease > 0 && want.AckWait != have.AckWait {
 		c.differ("ack_wait", have.AckWait.String(), want.AckWait.String(), "")
 		next.AckWait = want.AckWait

@@ -399,6 +399,12 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		if r.opts.Dropped != nil {
 			r.opts.Dropped(d.Subject, api.ErrCopied)
 		}
+	} else if s.spoils(d) {
+		_ = d.Nak(spoiltPause)
+		r.mu.Lock()
+		s.looked = time.Time{}
+		r.mu.Unlock()
+		signal(r.mend)
 	} else if !r.take(s, d) {
 		if !late { // else another worker may have the message, and the nak would take it from that one
 			_ = d.Nak(0)

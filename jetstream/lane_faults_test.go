@@ -452,7 +452,7 @@ func TestLaneOfAForeignConsumer(t *testing.T) {
 	w.said(t, jetstream.LaneDeaf)
 	waitFor(t, "the foreign one to be told", func() bool {
 		p := w.Health().Parts[2]
-		return p.Priority == "normal" && p.State == jetstream.LaneDeaf && strings.Contains(p.Reason, `draws from "aee.work.normal.agent.y"`)
+		return p.Priority == "normal" && p.State == jetstream.LaneDeaf && strings.Contains(p.Reason, "filter_subject aee.work.normal.agent.y, should be aee.work.normal.agent.x")
 	})
 }
 

@@ -188,3 +188,82 @@ func TestAConsumerWithoutTheGroupIsRefused(t *testing.T) {
 		t.Errorf("drew %q, delivery %d", d.Data, d.Delivered)
 	}
 }
+
+// edit changes the consumer of the normal tasks of agent.x, as an operator can.
+func edit(t *testing.T, js natsjs.JetStream, change func(*natsjs.ConsumerConfig)) {
+	t.Helper()
+	cons, err := js.Consumer(testContext(t), jetstream.StreamWork, "normal-agent=2Ex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := cons.CachedInfo().Config
+	change(&cfg)
+	if _, err := js.UpdateConsumer(testContext(t), jetstream.StreamWork, cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoilt are changes to a consumer with which a lane gets no tasks, or gets them without their
+// bodies, or those of another entity.
+var spoilt = map[string]struct {
+	change func(*natsjs.ConsumerConfig)
+	says   string
+}{
+	"filter_subject":        {func(c *natsjs.ConsumerConfig) { c.FilterSubject = "aee.work.normal.agent.y" }, "filter_subject aee.work.normal.agent.y, should be aee.work.normal.agent.x"},
+	"headers_only":          {func(c *natsjs.ConsumerConfig) { c.HeadersOnly = true }, "headers_only true, should be false"},
+	"max_request_batch":     {func(c *natsjs.ConsumerConfig) { c.MaxRequestBatch = 1 }, "max_request_batch 1, should be 0"},
+	"max_request_expires":   {func(c *natsjs.ConsumerConfig) { c.MaxRequestExpires = time.Second }, "max_request_expires 1s, should be none"},
+	"max_request_max_bytes": {func(c *natsjs.ConsumerConfig) { c.MaxRequestMaxBytes = 100 }, "max_request_max_bytes 100, should be 0"},
+}
+
+// A consumer that an operator has edited so that tasks do not come, or not whole, while a worker draws from it
+// is as before at the worker's next look, and no task is lost meanwhile.
+func TestAConsumerThatIsSpoiltIsRepaired(t *testing.T) {
+	t.Parallel()
+	for name, s := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js := start(t)
+			apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+			q := jetstream.NewQueue(js, subject.Map{})
+			w := startLaneOf(t, js, q, "agent.x", 4, jetstream.LaneOptions{Create: true, Check: 50 * time.Millisecond})
+			w.said(t, jetstream.LaneWorking)
+			edit(t, js, s.change)
+			submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("task")})
+			if d := w.next(t); string(d.Data) != "task" {
+				t.Errorf("drew %q with %v", d.Data, d.Header)
+			}
+			waitFor(t, "the consumer to be as before", func() bool {
+				left, err := jetstream.Plan(testContext(t), js, jetstream.Options{Entities: []string{"agent.x"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return !slices.ContainsFunc(left, func(c jetstream.Change) bool { return c.Action != jetstream.ActionNone })
+			})
+		})
+	}
+}
+
+// A worker that may not change consumers takes no tasks from one that is spoilt, and says what an
+// operator has to do.
+func TestAConsumerThatIsSpoiltIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, s := range spoilt {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js := start(t)
+			apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+			q := jetstream.NewQueue(js, subject.Map{})
+			w := startLaneOf(t, js, q, "agent.x", 4, jetstream.LaneOptions{Check: 50 * time.Millisecond})
+			w.said(t, jetstream.LaneWorking)
+			edit(t, js, s.change)
+			submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("task")})
+			want := `consumer AEE_WORK/normal-agent=2Ex has ` + s.says + `: an operator has to run "aeemesh apply --entity agent.x"`
+			waitFor(t, want, func() bool { return strings.Contains(w.Health().Reason, want) })
+			apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+			if d := w.next(t); string(d.Data) != "task" {
+				t.Errorf("drew %q with %v", d.Data, d.Header)
+			}
+		})
+	}
+}

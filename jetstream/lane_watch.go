@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -86,12 +87,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	var made time.Time
 	if err == nil {
 		cfg, made = cons.CachedInfo().Config, cons.CachedInfo().Created
-		if cfg.FilterSubject != s.spec.Config.FilterSubject || cfg.AckPolicy != natsjs.AckExplicitPolicy {
-			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
-				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
-		} else {
-			err = s.lacksGroup(cfg)
-		}
+		err = s.unfit(cfg)
 	}
 	if operated {
 		l.operate()
@@ -121,17 +117,44 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	return err
 }
 
-// lacksGroup returns an error if the consumer does not have this release's priority group. With
-// none, it gives tasks to workers of older releases, too. Such a worker has made it: [Lane.ensure]
-// repairs it, if the user may, and else refuses it.
-func (s *source) lacksGroup(cfg natsjs.ConsumerConfig) error {
-	switch {
-	case slices.Contains(cfg.PriorityGroups, drawGroup):
-		return nil
-	case len(cfg.PriorityGroups) > 0:
-		return fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
+// unfit returns an error if the tasks of the source do not come, or not whole, or those of others
+// come, with the consumer as it is. An operator has edited it, or a worker of an older release has
+// made it: [Lane.ensure] repairs it, if the user may, and else refuses it.
+func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
+	why := ""
+	var c Change
+	c.compareConsumer(Options{}, s.spec.Config, cfg)
+	for _, d := range c.Differences {
+		switch d.Field {
+		case "ack_policy", "filter_subject", "headers_only", "max_request_batch", "max_request_expires", "max_request_max_bytes":
+			why = fmt.Sprintf("has %s %s, should be %s", d.Field, d.Have, d.Want)
+		}
 	}
-	return fmt.Errorf("consumer %s/%s gives tasks to workers of older releases, too: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, s.spec.Entity)
+	switch grouped := slices.Contains(cfg.PriorityGroups, drawGroup); {
+	case !grouped && len(cfg.PriorityGroups) > 0:
+		return fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
+	case why != "":
+	case !grouped:
+		why = "gives tasks to workers of older releases, too"
+	default:
+		return nil
+	}
+	return fmt.Errorf("consumer %s/%s %s: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, why, s.spec.Entity)
+}
+
+// spoiltPause is how long the server keeps a message that came spoilt: the watcher looks at the
+// consumer meanwhile. spoiltTries bounds how often one that has no body is kept, because any sender
+// can write the header.
+const (
+	spoiltPause = time.Second
+	spoiltTries = 16
+)
+
+// spoils reports whether a message came without its body, or is for another entity, because the
+// consumer was edited after the last look at it. Such a message is put back.
+func (s *source) spoils(d *Delivery) bool {
+	bodiless := len(d.Data) == 0 && d.Header.Get(nats.MsgSize) != "" && d.Header.Get(nats.MsgSize) != "0"
+	return bodiless && d.Delivered <= spoiltTries || s.weight > 0 && d.Subject != s.spec.Config.FilterSubject
 }
 
 // look reads how far the source lags behind, and notices a consumer that is ahead of its stream.
@@ -162,8 +185,8 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 		signal(l.mend)
 	case err != nil: // the requests under way will find out
 		s.ahead.unsure = s.ahead.unsure || l.opts.Notifier == nil // its server may have restarted
-	case s.lacksGroup(info.Config) != nil:
-		s.trouble(s.lacksGroup(info.Config), false)
+	case s.unfit(info.Config) != nil:
+		s.trouble(s.unfit(info.Config), false)
 		signal(l.mend)
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
