@@ -304,5 +304,8 @@ func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
 		return outcome.Hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
+	if errors.Is(err, jetstream.ErrUncertain) || errors.Is(err, context.DeadlineExceeded) {
+		return outcome.Hinted(err, "Give the command again when the server answers: what it has done already is not done twice. \"aeemesh dead list\" shows the letters that are left.")
+	}
 	return session.LaneError(err)
 }

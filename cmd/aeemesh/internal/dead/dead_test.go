@@ -2,12 +2,28 @@ package dead
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
+
+// The server went away in the middle: the command may be given again, and says so.
+func TestAnUnansweredCommandMayBeGivenAgain(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{fmt.Errorf("retry dead letter 7: %w", jetstream.ErrUncertain), fmt.Errorf("get dead letter 7: %w", context.DeadlineExceeded)} {
+		got := noLetter(err, 7)
+		if !errors.Is(got, err) || !strings.Contains(outcome.Hint(got), "Give the command again") {
+			t.Errorf("%v: hint %q", got, outcome.Hint(got))
+		}
+	}
+}
 
 func TestALetterIsPrintedTheSameEachTime(t *testing.T) {
 	t.Parallel()
