@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -129,6 +130,7 @@ type runView struct {
 	Reply    json.RawMessage       `json:"reply,omitempty"`
 	Handed   *state.Handed         `json:"handed,omitempty"`     // the agent to which the task was delegated
 	Vouched  string                `json:"vouched_by,omitempty"` // the platform that vouches for the task's sender
+	Noted    []state.Noted         `json:"noted,omitempty"`      // commands for a run that has not begun
 	Timeline []state.Moment        `json:"timeline"`
 }
 
@@ -139,6 +141,9 @@ func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Mom
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed
 		v.Calls, v.Team, v.Vouched = c.Mesh.Calls, teamOf(c), c.Mesh.Vouched()
+		if v.Epoch == 0 {
+			v.Noted = c.Mesh.Noted
+		}
 		if c.Doc.Status == aaif.RunAwaitingApproval {
 			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void })
 		}
@@ -148,7 +153,14 @@ func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Mom
 	if a.Term.JSON {
 		return a.Term.Object(v)
 	}
-	a.Term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
+	status := v.Status
+	if len(v.Noted) > 0 {
+		status = "not begun"
+	}
+	a.Term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, status)
+	for _, n := range v.Noted {
+		a.Term.Line("noted for when its task comes: %s by %s, %s", term.OneLine(strings.TrimPrefix(n.Intent, "mesh.task.")), term.OneLine(n.From), term.Ago(n.At))
+	}
 	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
 		a.Term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, term.Ago(v.At))
 	}
@@ -250,7 +262,8 @@ func showWaiting(a *session.App, v runView) {
 				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", ShortRun(v.Run), e.ID))
 		}
 	}
-	if v.Status == string(aaif.RunPaused) {
+	pauses := func(n state.Noted) bool { return n.Intent == intents.TaskPause }
+	if v.Status == string(aaif.RunPaused) && (len(v.Noted) == 0 || slices.ContainsFunc(v.Noted, pauses)) {
 		a.Term.Steps("\nIt is paused:", "aeemesh runs resume "+ShortRun(v.Run))
 	}
 }
