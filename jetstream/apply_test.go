@@ -263,6 +263,26 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 
 // Fault 4 of the operators' review: a limit is lowered if the stream's messages fit, and
 // the report lists the limits that were asked for and not changed.
+// With a transform of its subjects a stream stores what is published elsewhere than it is looked for.
+func TestApplyRemovesATransformOfSubjects(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	opts := jetstream.Options{Only: []string{jetstream.StreamWork}}
+	apply(t, js, opts)
+	cfg := configs(t, js)[jetstream.StreamWork]
+	cfg.SubjectTransform = &natsjs.SubjectTransformConfig{Source: "aee.work.normal.>", Destination: "aee.work.normal.x.>"}
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"update AEE_WORK: subject_transform aee.work.normal.> to aee.work.normal.x.>, should be none"}
+	if got := words(apply(t, js, opts)); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if got := configs(t, js)[jetstream.StreamWork].SubjectTransform; got != nil {
+		t.Errorf("left: %+v", got)
+	}
+}
+
 func TestApplyLowersALimitWhereThatDropsNothing(t *testing.T) {
 	t.Parallel()
 	js := start(t)

@@ -76,6 +76,10 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		c.differ("subject_delete_marker_ttl", h.String(), "none", "")
 		next.SubjectDeleteMarkerTTL = 0
 	}
+	if t := have.SubjectTransform; t != nil { // what is published would be stored where it is not looked for
+		c.differ("subject_transform", t.Source+" to "+t.Destination, "none", "")
+		next.SubjectTransform = nil
+	}
 	set(c, "discard", &next.Discard, want.Discard)
 	if spec.Kind == KindStream && !want.NoAck && have.Duplicates < want.Duplicates && (have.MaxAge == 0 || have.MaxAge >= want.Duplicates) {
 		set(c, "duplicate_window", &next.Duplicates, want.Duplicates)
