@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -47,6 +48,51 @@ func TestImportOfAFile(t *testing.T) {
 	}
 	if _, err := p.receiver.Import(ctx, other, nil); !errors.Is(err, transfer.ErrTokenState) {
 		t.Errorf("another document: %v", err)
+	}
+}
+
+// A process that imports a file dies before or after each write. The same import again brings
+// the run in: its source has let go of it, and nothing else would start it.
+func TestImportOfAFileAgainAfterACrash(t *testing.T) {
+	t.Parallel()
+	for _, at := range []state.Phase{state.PhaseReceiving, state.PhaseStaged, state.PhaseAccepted, state.PhaseRunning} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, written %v", at, after), func(t *testing.T) {
+				t.Parallel()
+				p := newPlatform(t)
+				x := p.pack()
+				file, err := transfer.PutToken(x.doc, x.token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.fail = func(phase state.Phase, done bool) {
+					if phase == at && done == after {
+						panic(died{})
+					}
+				}
+				func() {
+					defer func() {
+						if v := recover(); v != (died{}) {
+							t.Fatalf("it did not die, but: %v", v)
+						}
+					}()
+					_, _ = p.receiver.Import(t.Context(), file, nil)
+				}()
+				p.fail = nil
+				switch status, err := p.receiver.Import(t.Context(), file, nil); {
+				case at == state.PhaseRunning && after:
+					if !errors.Is(err, transfer.ErrRunExists) {
+						t.Errorf("it was done: %v", err)
+					}
+				case err != nil || status.Phase != state.PhaseRunning || status.Handoff != x.id:
+					t.Fatalf("again: %+v, %v", status, err)
+				}
+				equal(t, "status", p.run(x.run).Doc.Status, aaif.RunRunning)
+				if len(p.kicked) == 0 {
+					t.Error("no worker was told")
+				}
+			})
+		}
 	}
 }
 

@@ -223,7 +223,8 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 }
 
 // Import receives a whole document, with its token in provenance, for example from a
-// file. No source waits for an answer, so the run is staged and accepted at once.
+// file. No source waits for an answer, so the run is staged and accepted at once. An import that
+// was cut off before the run was given to the workers is finished by another one of the same document.
 //
 // key opens a file that its source has encrypted, and is used for nothing else: the run is
 // stored as ReceiverConfig.Codec says. Without it the keys of that codec are tried.
@@ -251,14 +252,41 @@ func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (
 	if err := grant.Covers(grant.Source, grant.AgentID, grant.RunID, grant.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return Status{}, err
 	}
-	h, err := r.admit(ctx, grant, true)
+	h, err := r.begun(ctx, grant)
+	if h == nil && err == nil {
+		h, err = r.admit(ctx, grant, true)
+	}
 	if err != nil {
 		return Status{}, err
 	}
-	if err := r.stage(ctx, h, c); err != nil {
-		return Status{}, r.giveUp(ctx, h, err)
+	if h.migration().Phase == state.PhaseReceiving {
+		if err := r.stage(ctx, h, c); err != nil {
+			return Status{}, r.giveUp(ctx, h, err)
+		}
 	}
 	return r.Commit(ctx, grant.ID)
+}
+
+// begun returns the record of an import of the same document that was cut off before it was done;
+// nil if there is none that this process can read.
+func (r *Receiver) begun(ctx context.Context, g transfer.Grant) (*record, error) {
+	rec, err := r.cfg.Handoffs.Get(ctx, key(g.ID))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.decode(rec)
+	if err != nil {
+		return nil, nil // admit finds the token used
+	}
+	m, parent := h.migration(), h.c.Mesh.Parent
+	if m.Phase == state.PhaseRunning || m.Phase == state.PhaseRefused || m.Issuer != g.Issuer || h.c.Doc.RunID != g.RunID || parent == nil || parent.StateID != g.StateID {
+		return nil, nil
+	}
+	h.own = true
+	return h, nil
 }
 
 // verify judges a token by all that is known before the document is.

@@ -1,14 +1,35 @@
 package runs
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
+
+// The server went away while a run with a token was imported: the same import finishes it.
+func TestAnImportThatIsCutOffMayBeGivenAgain(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{fmt.Errorf("put run: %w", state.ErrUncertain), fmt.Errorf("get run: %w", context.DeadlineExceeded), jetstream.ErrUnavailable} {
+		if got := transferFailed(err); !errors.Is(got, err) || !strings.Contains(outcome.Hint(got), "Give the command again") {
+			t.Errorf("%v: hint %q", got, outcome.Hint(got))
+		}
+	}
+	if got := outcome.Hint(transferFailed(transfer.ErrTokenUsed)); !strings.Contains(got, "handoff list") {
+		t.Errorf("a used token: hint %q", got)
+	}
+}
 
 // An object that is too large is refused, as a file is, and not cut.
 func TestAnObjectThatIsTooLargeIsRefused(t *testing.T) {

@@ -133,7 +133,7 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from str
 		status, err = r.Import(ctx, file, key)
 	}
 	if err != nil {
-		return importFailed(err)
+		return transferFailed(err)
 	}
 	if to != nil {
 		if err := writeReceipt(a, ctx, r, status.Handoff, f.receipt, to); err != nil {
@@ -210,6 +210,17 @@ func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *sess
 	a.Term.Line("%s", receipt.TaskID)
 	a.Term.Good("run %s goes on from the copy, as task %s", ShortRun(receipt.Run), receipt.TaskID)
 	return nil
+}
+
+// transferFailed adds a hint to the error of a run with a token that was refused, or whose import was
+// cut off. The same import again finishes that one; a copy would begin a second run.
+func transferFailed(err error) error {
+	for _, cut := range []error{jetstream.ErrUncertain, state.ErrUncertain, jetstream.ErrUnavailable, context.DeadlineExceeded} {
+		if errors.Is(err, cut) {
+			return outcome.Hinted(err, "Give the command again when the server answers: it goes on where it was cut off.")
+		}
+	}
+	return importFailed(err)
 }
 
 // importFailed adds a hint to the error of a refused run.
