@@ -261,8 +261,6 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 	}
 }
 
-// Fault 4 of the operators' review: a limit is lowered if the stream's messages fit, and
-// the report lists the limits that were asked for and not changed.
 // With a transform of its subjects a stream stores what is published elsewhere than it is looked for.
 func TestApplyRemovesATransformOfSubjects(t *testing.T) {
 	t.Parallel()
@@ -283,6 +281,8 @@ func TestApplyRemovesATransformOfSubjects(t *testing.T) {
 	}
 }
 
+// Fault 4 of the operators' review: a limit is lowered if the stream's messages fit, and
+// the report lists the limits that were asked for and not changed.
 func TestApplyLowersALimitWhereThatDropsNothing(t *testing.T) {
 	t.Parallel()
 	js := start(t)
