@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/recent"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -37,12 +38,12 @@ type Follower struct {
 	number     int       // the highest HeaderSeq that was yielded; 0: none
 	middle     bool      // it started after some replies: the first one may have any number
 	old        func(nats.Header) bool
-	seen       recent
-	unseen     int      // replies yielded since the stream was read
-	failed     bool     // the stream could not be read
-	ahead      int      // replies read from the stream since the buffer was empty
-	skipped    bool     // replies were dropped that the stream has, or will have soon
-	nameless   [][]byte // bodies without an id that were just read from the stream
+	seen       recent.IDs // of the last replies that were yielded, for those without a number
+	unseen     int        // replies yielded since the stream was read
+	failed     bool       // the stream could not be read
+	ahead      int        // replies read from the stream since the buffer was empty
+	skipped    bool       // replies were dropped that the stream has, or will have soon
+	nameless   [][]byte   // bodies without an id that were just read from the stream
 	reconnects uint64
 	dropped    int
 }
@@ -171,8 +172,8 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 	}
 	id, number := identity(msg.Header)
 	known := func() bool { return f.known(msg.Header, id, number) }
-	if f.missed() || f.unseen >= recentIDs/2 {
-		// Replies may be missing before this one; or so many ids were yielded that recent
+	if f.missed() || f.unseen >= recent.Max/2 {
+		// Replies may be missing before this one; or so many ids were yielded that seen
 		// would soon forget some of them.
 		if !f.catchUp(ctx, yield) {
 			return false
@@ -257,14 +258,14 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 		if !yield(msg, nil) {
 			return false
 		}
-		if f.ahead++; f.ahead >= recentIDs/2 {
+		if f.ahead++; f.ahead >= recent.Max/2 {
 			f.skip()
 		}
 	}
 	return true
 }
 
-// skip drops the replies that have come meanwhile, before recent forgets which of them were
+// skip drops the replies that have come meanwhile, before seen forgets which of them were
 // read from the stream. The stream has them, or will have them soon: it is read again, and the
 // reply at hand is left to that, too.
 func (f *Follower) skip() {
@@ -281,53 +282,10 @@ func identity(h nats.Header) (id string, number int) {
 
 // known reports whether a reply was yielded before.
 func (f *Follower) known(h nats.Header, id string, number int) bool {
-	return f.seen.has(id) || number > 0 && number <= f.number && h.Get(HeaderStreamCount) == ""
+	return f.seen.Has(id) || number > 0 && number <= f.number && h.Get(HeaderStreamCount) == ""
 }
 
 func (f *Follower) note(id string, number int) {
 	f.number = max(f.number, number)
-	f.seen.add(id)
-}
-
-// recent remembers the ids of the last replies that were yielded, for replies without a
-// number. Most tasks have one reply, so it makes a map only for more than a few.
-type recent struct {
-	ids  map[string]bool // nil while there are few
-	ring []string
-	at   int
-}
-
-// recentIDs is more than are yielded between two reads of the stream.
-const recentIDs = 4096
-
-// fewIDs is how many ids are looked for one by one.
-const fewIDs = 8
-
-func (r *recent) has(id string) bool {
-	if r.ids == nil {
-		return id != "" && slices.Contains(r.ring, id)
-	}
-	return id != "" && r.ids[id]
-}
-
-func (r *recent) add(id string) {
-	if id == "" {
-		return
-	}
-	if r.ids == nil && len(r.ring) >= fewIDs {
-		r.ids = map[string]bool{}
-		for _, known := range r.ring {
-			r.ids[known] = true
-		}
-	}
-	if r.ids != nil {
-		r.ids[id] = true
-	}
-	if len(r.ring) < recentIDs {
-		r.ring = append(r.ring, id)
-		return
-	}
-	delete(r.ids, r.ring[r.at])
-	r.ring[r.at] = id
-	r.at = (r.at + 1) % recentIDs
+	f.seen.Add(id)
 }

@@ -1,0 +1,2 @@
+// Package recent remembers the last ids of many.
+package recent
