@@ -22,11 +22,11 @@ type check struct {
 	alert   bool // the refusal is published on bus.mesh.alert
 }
 
-// admission is a task as it is admitted and prepared, before it begins.
+// admission admits and prepares a task before it begins.
 type admission struct{ *Task }
 
-// admissionChecks are the checks of an envelope: its sender, addressee, lane and time. The last
-// ones record it, so that it counts once.
+// admissionChecks check an envelope: its sender, addressee, lane and time. The last checks record
+// the envelope, so that it counts once.
 var admissionChecks = []check{
 	{refuses: checkSignature, alert: true},
 	{refuses: checkAddressee},
@@ -38,8 +38,8 @@ var admissionChecks = []check{
 	{refuses: checkReplay, alert: true},
 }
 
-// admit makes admissionChecks. alert says that the refusal is to be published
-// on bus.mesh.alert.
+// admit runs admissionChecks. alert reports whether the refusal must be published on
+// bus.mesh.alert.
 func (a admission) admit() (problem *envelope.Error, alert bool) {
 	for _, check := range admissionChecks {
 		if problem := check.refuses(a.Task); problem != nil {
@@ -152,7 +152,7 @@ var (
 // prepare reads what the task requires, sets its deadline, and returns why the agent
 // cannot do it, nil if it can.
 func (a admission) prepare() error {
-	_ = a.readRequires() // a refusal, too, needs the stream, the encoding and the deadline that the sender requires
+	_ = a.readRequires() // a refusal too is sent with the stream, encoding and deadline that the sender requires
 	a.limit()
 	for _, meets := range constraints {
 		if err := meets(a.Task); err != nil {

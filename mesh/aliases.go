@@ -41,8 +41,8 @@ var (
 	ErrMisfit   = client.ErrMisfit   // the answer does not fit requires.result_schema
 )
 
-// IsUnanswered reports whether err, of Node.TryCommand, means that no worker answered: no
-// worker is online, or none of the workers has the run.
+// IsUnanswered reports whether err, of Node.TryCommand, means that no worker answered: no worker
+// is online, or none of them has the run or answers for it in time.
 func IsUnanswered(err error) bool { return client.IsUnanswered(err) }
 
 // PublishesTo reports whether an entity has no worker that answers: people

@@ -27,7 +27,7 @@ type PendingError = calls.PendingError
 
 // Errors of [Task.Call], for errors.Is.
 var (
-	// ErrAnswerPending is wrapped by the error of a call that was made and whose answer may take
+	// ErrAnswerPending is wrapped by the error of a call that was sent and whose answer may take
 	// days: see [PendingError].
 	ErrAnswerPending = calls.ErrAnswerPending
 	// ErrInterrupted: [Task.Call] stopped waiting, because the caller's run was asked to pause

@@ -27,9 +27,9 @@ func (r *Run) captured(c *state.Checkpoint) error {
 	return nil
 }
 
-// captureAfter captures the run as it stands if its handler has not stopped within
-// wait (0: it is not captured so): a running tool call is transferred with it, and settled at
-// the target as after a crash. The wait of an earlier transfer ends. r.mu is held.
+// captureAfter captures the run while its handler still runs, if the handler has not stopped
+// within wait; with 0 it does nothing. A running tool call is transferred too, and settled at the
+// target as after a crash. captureAfter replaces the wait of an earlier transfer. r.mu is held.
 func (r *Run) captureAfter(wait time.Duration) {
 	if r.endWait != nil {
 		r.endWait()

@@ -28,10 +28,10 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (run.Verdict, e
 	return r.claimOver(ctx, nil, ending)
 }
 
-// claimOver is claim with a record that was already read. With nil it begins with the record
-// that was read when the message arrived, and reads it itself where there was none. What was
-// read then may have changed: a verdict that writes nothing counts only if it is of a record
-// that is read now.
+// claimOver is claim with a record that the caller has read. If rec is nil, it uses the record
+// that was read when the message arrived, or reads the record itself. A record from the arrival
+// may have changed since: a verdict on it that writes nothing is checked with a record that is
+// read now.
 func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (run.Verdict, error) {
 	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.hold.retryID() == "" // most likely it has no record
 	for tries := 0; ; tries++ {
@@ -248,7 +248,7 @@ func (r *Run) sameTask(rec *state.Record, c *state.Checkpoint) (bool, error) {
 		return false, nil
 	}
 	if digest := wire.TaskDigest(was); was.ReplyTo != "" && digest != "" {
-		return digest == wire.TaskDigest(r.task.Envelope), nil // a hop, maybe sent again
+		return digest == wire.TaskDigest(r.task.Envelope), nil // a hop, which may have been sent again with other values
 	}
 	a, errA := was.Hash()
 	b, errB := r.task.Envelope.Hash()

@@ -102,7 +102,7 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
 		out = l.commands.apply(ctx, o, found, false).After(out)
 	}
-	if found { // a live task has ended: that is answered, whatever becomes of durable ones
+	if found { // a live task has ended: the answer says so, whatever happens to the durable ones
 		out.Found, out.Done, out.Silent, out.Between, out.Refused = true, true, false, false, nil
 	}
 	none := !out.Found
@@ -209,9 +209,9 @@ func (r *Run) cancel(o *orders.Order) bool {
 	return true
 }
 
-// cancelled waits until the end by cancel is stored, and reports whether it is: until then this
-// worker may die, and the run go on. It returns false if ctx ends before, and if the run has
-// parked or was lost meanwhile.
+// cancelled waits until the record says that the run was cancelled, and reports whether it does.
+// If this worker dies before that, the run goes on. cancelled returns false if ctx ends first, or
+// if the run parks or is lost.
 func (r *Run) cancelled(ctx context.Context, o *orders.Order) bool {
 	select {
 	case <-r.over:
@@ -302,11 +302,10 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	return o.Result(out), nil
 }
 
-// listen reads the commands that wait in the urgent queue while all places are taken: a
-// busy worker must learn that it should stop. It begins after a sequence, and looks at once
-// if it is told so, after a reconnect, and while urgent messages wait and all places are
-// taken. Then it also tries the first of the orders again that have failed. Other orders
-// arrive on the control subject.
+// listen reads the commands in the urgent queue, so that a worker whose places are all taken still
+// obeys a cancel or a pause. It reads what is stored after a sequence: at once if look is set,
+// after a reconnect, and every second while urgent messages wait and all places are taken. Each
+// time it also retries the first failed order. Other orders arrive on the control subject.
 func (cs *commands) listen(awake context.Context, after uint64, look bool, failed []*Task) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -355,10 +354,10 @@ func (cs *commands) urgent() bool {
 // later ones are read.
 const maxFailedOrders = 64
 
-// applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
-// them. It returns the last sequence that it read, whether it read all, and the orders that
-// failed, with those of before: they must not hold up later ones. A worker that draws such an
-// order later finds its stored answer and applies it no second time.
+// applyFromUrgent applies the orders that the urgent queue stores after a sequence, without
+// drawing them. It returns the last sequence that it read, whether it read all, and the failed
+// orders, including the earlier ones: a failed order must not block later ones. A worker that
+// draws an applied order finds its stored answer and does not apply it again.
 func (cs *commands) applyFromUrgent(ctx context.Context, after uint64, failed []*Task) (last uint64, all bool, _ []*Task) {
 	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// A task that is delayed beyond its deadline is redelivered pastDeadline after it. The
-// server may redeliver a little early, and a task that came back before its deadline would
-// be done, for it was counted.
+// A task that is delayed beyond its deadline is redelivered pastDeadline after it. The server may
+// redeliver a little early, and a task that came back before its deadline would be executed,
+// because it was already counted.
 const pastDeadline = 50 * time.Millisecond
 
 // delayOverQuota naks a new task whose sender is over its quota, until the quota has

@@ -206,9 +206,9 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 // askPatience is how long extensionsOf waits for the answer to aee.spec.query.
 const askPatience = 2 * time.Second
 
-// extensionsOf asks a worker of an entity for its extensions (aee.spec.query). there: a
-// worker is online. silent: that worker did not answer in time; it may be busy. If it said so, until
-// the time was over, err is what it said.
+// extensionsOf asks a worker of an entity for its extensions (aee.spec.query). there reports
+// whether a worker is online, and silent whether that worker did not answer in time. If it
+// answered until then that it is busy, err is that answer.
 func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent bool, names []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -433,8 +433,8 @@ func (h *host) sendDelegated(t *Task, o *delegation) error {
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
 
-// forwardCancel forwards a cancel to the receivers of the delegated tasks that it names, behind
-// those tasks.
+// forwardCancel forwards a cancel to the receivers of the delegated tasks that it names, after
+// those tasks were sent.
 func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
 	h.delegating.Lock() // waits for the tasks that are being delegated
 	named := h.passed.Named(what, env.From, h.Entity, signed)

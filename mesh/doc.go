@@ -11,14 +11,14 @@
 //
 // # The way of a live task
 //
-// A message that arrives on the live lane is decoded under limits (intake.go), and
-// its signature is verified (admit.go). Then stale, replayed and over-quota
-// (internal/quota) messages are refused. The reserved aee.* intents are answered at
-// once, on goroutines of their own (reserved.go). Every other task is validated
-// against its intent's schema and queued by priority (internal/sched; low never
-// starves). One of [Agent].Concurrency goroutines runs the agent's [Handler] for it
-// (execute.go). Each task that a worker ends is answered by one terminal envelope, also
-// if the handler panics. One function (ForPeer of mesh/internal/fault) decides what a peer may read of an error.
+// A message that arrives on the live lane is decoded under limits (intake.go), and its signature
+// is verified (admit.go). Then stale, replayed and over-quota (internal/quota) messages are
+// refused. The reserved aee.* intents are answered at once, on goroutines of their own
+// (reserved.go). Every other task is validated against its intent's schema and queued by priority
+// (internal/sched; low never starves). One of [Agent].Concurrency goroutines runs the agent's
+// [Handler] for it (execute.go). A worker answers each task that it ends with one terminal
+// envelope, also if the handler panics. One function (ForPeer of mesh/internal/fault) decides what
+// a peer may read of an error.
 //
 // A node uses one reply subscription for all the requests that it sends
 // (internal/rpc); requests at about the same time share a system call. The last

@@ -95,9 +95,9 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	ds.admitted(r)
 }
 
-// refuse rejects a message that this worker does not admit, unless its run has a record:
-// then a worker that knew more, such as the sender's key, has admitted it. So the run goes
-// on, and the message of a run that has ended, and left its reply alone, is acked.
+// refuse rejects a message that this worker does not admit, unless its run has a record: then
+// another worker has admitted the task, for example because it knows the sender's key. Such a run
+// goes on. If it has ended and only its reply is stored, the message is acked.
 func (ds *deliveries) refuse(r *Run, problem *envelope.Error) {
 	rec, err := r.read(ds.ctx)
 	if err == nil && rec != nil {
@@ -134,7 +134,7 @@ func (ds *deliveries) endedBare(r *Run, rec state.Record, problem *envelope.Erro
 	ds.lane.applyVerdict(r, run.Ended, nil)
 }
 
-// admitted puts off, or queues, a task that may begin or go on.
+// admitted queues an admitted task, or delays it.
 func (ds *deliveries) admitted(r *Run) {
 	t, hold, cbor := r.task, r.hold, r.task.cbor
 	ds.cfg.observe(PointDelivered, r.id)
@@ -224,8 +224,9 @@ func (ds *deliveries) resumed(r *Run) error {
 	return ds.resume(r, rec, func(*state.Checkpoint) bool { return true })
 }
 
-// resume lets the message resume the run of a record if the record says so. The task is
-// read from the record, where its signature was verified, and not from the message's body.
+// resume lets the message resume the run of a record if says returns true for the record's
+// checkpoint. The task is read from the record, whose writer has verified its signature, and not
+// from the message's body.
 func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoint) bool) error {
 	c, err := ds.records.read(rec)
 	if err != nil || c.Mesh.Task == nil {
@@ -272,8 +273,8 @@ func (ds *deliveries) stale(r *Run, retried bool) *envelope.Error {
 	return fault.ForPeer(err)
 }
 
-// redelivered handles a message, that of again, for a run that this worker already has: its
-// lease had ended, because the worker was suspended or cut off, and the server delivered it
+// redelivered handles again, a second delivery of the message of r, which this worker already has:
+// the worker was suspended or cut off, so the message's lease ended and the server delivered it
 // again. If this worker still owns the run, the run goes on under the new delivery.
 func (ds *deliveries) redelivered(r, again *Run) {
 	hold := again.hold

@@ -73,7 +73,7 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)
 	switch {
 	case err != nil && (n.insistsOnSeen() || errors.Is(err, jetstream.ErrExists) && !errors.Is(err, jetstream.ErrDenied)):
-		return errors.Join(errLater, err) // perhaps another has the id
+		return errors.Join(errLater, err) // another message may hold the id
 	case err != nil:
 		ds.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil

@@ -94,9 +94,8 @@ func (l *lane) begin(r *Run) bool {
 	return true
 }
 
-// finish ends a task with a payload or an error, after its handler has returned or from
-// outside of it (cancel, deadline). Only the caller for which Task.claim returned true may
-// call it.
+// finish ends a task with a payload or an error: after its handler has returned, or because of a
+// cancel or the deadline. Only the caller for which Task.claim returned true may call it.
 func (r *Run) finish(payload json.RawMessage, failure error) {
 	l := r.lane
 	if o, ok := failure.(*delegation); ok {
@@ -106,14 +105,14 @@ func (r *Run) finish(payload json.RawMessage, failure error) {
 	l.deliveries.countWaiting(r, -1)
 	l.workOn(r.tally, func() {
 		defer l.finishing.Add(-1)
-		defer r.tellOver()
+		defer r.closeOver()
 		l.storeOutcome(r, payload, failure)
 	})
 }
 
-// tellOver tells who waits that a cancel is carried out: its end is stored, before the run's
-// own calls are cancelled in turn, or cannot be stored here.
-func (r *Run) tellOver() {
+// closeOver closes r.over: the end by a cancel is stored, or cannot be stored by this worker. The
+// run's own calls are cancelled after that.
+func (r *Run) closeOver() {
 	if r.over != nil {
 		r.overOnce.Do(func() { close(r.over) })
 	}
@@ -140,7 +139,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		v, err := r.claim(l.ctx, problem)
 		r.stop(ErrLost)
 		r.mu.Unlock()
-		r.tellOver()
+		r.closeOver()
 		l.applyVerdict(r, v, err)
 		return
 	}
@@ -178,7 +177,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		}
 		return
 	}
-	r.tellOver()
+	r.closeOver()
 	l.applyVerdict(r, run.Ended, err)
 }
 
@@ -254,9 +253,8 @@ const parkedGrace = 30 * time.Second
 // another worker may be able to.
 const unreadablePause = time.Minute
 
-// unreadable returns the reason of an error that a retry by this worker would meet again: it lacks a
-// key, it is older than the record, or the record was forged or damaged. Of any other error it
-// returns nil.
+// unreadable returns the reason why this worker can never read a record: it lacks a key, it is
+// older than the record, or the record was forged or damaged. For any other error it returns nil.
 func unreadable(err error) error {
 	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
 		if errors.Is(err, e) {

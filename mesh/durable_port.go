@@ -31,8 +31,8 @@ type durableLane interface {
 	// command applies a command to the runs of the agent. found says that it has ended a live task;
 	// answer sends its result.
 	command(t *Task, signed, found bool, answer func(result json.RawMessage))
-	// betweenWorkers returns the function that answers a task which one worker of the agent sends
-	// to another, nil if intent is none of such tasks.
+	// betweenWorkers returns the function that answers tasks with this intent, which workers of
+	// the agent send one another; nil for any other intent.
 	betweenWorkers(intent string) func(*Task)
 
 	// slotsWanted notes that tasks of another worker wait for slots.

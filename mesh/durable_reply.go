@@ -133,7 +133,7 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 		problem = envelope.ErrorOf(reply)
 	}
 	if m.Dead != "" {
-		failed := *r.hold.Delivery // of the run, also if another message of its task finds that it has ended
+		failed := *r.hold.Delivery // the letter names the run's own message, also if another message of the task finds that the run has ended
 		failed.Seq, failed.Stored = m.Work, m.StoredAt
 		if err := rw.storeDead(&hold{Delivery: &failed}, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err

@@ -158,8 +158,8 @@ func deadlineError(t *Task) *envelope.Error {
 	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
 }
 
-// notDone returns E_TIMEOUT with the limit in round numbers. It is the agent's: senders ask for
-// up to a twentieth less time than they have themselves, so that the answer arrives in time.
+// notDone returns E_TIMEOUT with the limit in round numbers. The limit is up to a twentieth
+// shorter than the time that the sender waits, so that the answer arrives in time.
 func notDone(limit time.Duration) *envelope.Error {
 	grain := time.Millisecond
 	switch {
@@ -214,7 +214,8 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	h.recordEnd(t, nil)
 }
 
-// fail sends an error, unless the task has ended already. It reports which.
+// fail ends a task with an error, and reports whether it did: it does nothing if the task has
+// ended already.
 func (h *host) fail(t *Task, err error) (ended bool) {
 	if ended = t.claim(); ended {
 		h.failed(t, err)
@@ -235,8 +236,8 @@ func (h *host) failed(t *Task, err error) {
 	h.recordEnd(t, problem)
 }
 
-// logFailure logs why a task failed: as an error if that is a fault of the agent or of
-// this worker, else for debugging.
+// logFailure logs why a task failed: at level error if the agent or this worker is at fault, else
+// at level debug.
 func (h *host) logFailure(t *Task, problem *envelope.Error, err error) {
 	level := h.log.Debug
 	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {

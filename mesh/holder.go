@@ -15,9 +15,9 @@ import (
 // subject as one on which it expects more than answers. So the sender can watch the holder
 // (internal/holders), and need not wait for the deadline when the holder dies.
 
-// nobodyHolds in place of a holder: the worker that named itself has delegated the
-// task, and the receiver may name itself.
-const nobodyHolds = "-"
+// noHolder stands in place of a holder: the worker that named itself has delegated the task, and
+// the receiver may name itself.
+const noHolder = "-"
 
 // nameAfter is how long a worker has a task before it names itself. Most tasks are
 // answered earlier, and so cost no second message.
@@ -42,7 +42,7 @@ func (h *host) unnameHolder(t *Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.named {
-		h.tellHolder(t, nobodyHolds)
+		h.tellHolder(t, noHolder)
 	}
 }
 

@@ -263,8 +263,8 @@ func (h *host) stop() error {
 	return err
 }
 
-// abandon ends an agent that could not subscribe to all its subjects. On those to which it could,
-// tasks may have come: they are answered as those of an agent that stops.
+// abandon ends an agent that could not subscribe to all its subjects. It answers the tasks that
+// have arrived on the others as an agent that stops does.
 func (h *host) abandon(subs []*nats.Subscription) {
 	busy, err := h.drain(subs)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// The lease on a message is renewed only while there is work on it: it is checked, its
-// task waits for a place, its handler runs, its outcome is stored, or its run is
-// transferred. Each piece of work counts itself. So a message that this worker has lost
-// sight of is delivered again when its lease ends, however long the worker lives; if that
-// is to this worker, it loses the run (redelivered).
+// The lease on a message is renewed only while there is work on it: it is checked, its task waits
+// for a place, its handler runs, its outcome is stored, or its run is transferred. Each piece of
+// work counts itself. So a message that no piece of work counts any more is delivered again when
+// its lease ends, however long the worker lives. If it is delivered to this worker, the worker
+// loses the run (redelivered).
 
 // A tally counts the pieces of work on a message. A nil tally counts nothing.
 type tally struct{ n atomic.Int32 }

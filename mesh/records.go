@@ -209,8 +209,8 @@ type replier interface {
 	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
 }
 
-// store makes one attempt to write. A headerWriter gets the status and the message's sequence
-// in addition to the record, so that it need not decode the record.
+// store makes one attempt to write. It gives a headerWriter the status and the message's sequence
+// in addition to the record.
 func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, note jetstream.Note) (uint64, error) {
 	s.wrote(len(data))
 	if s.noted != nil {

@@ -50,7 +50,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	return t.host.contexts.Fetch(ctx, t.inContext(), ref)
 }
 
-// inContext is the task as package contexts sees it.
+// inContext returns what package contexts needs of the task.
 func (t *Task) inContext() contexts.Task {
 	return contexts.Task{Envelope: t.Envelope, Verified: t.KeyID != ""}
 }

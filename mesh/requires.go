@@ -57,7 +57,7 @@ func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
 
 // forMesh refuses a task that is for another mesh.
 func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
-	_ = t.readRequires() // prepare answers its error, which hides no member
+	_ = t.readRequires() // prepare refuses the task if this fails; the members were decoded all the same
 	return requires.ForMesh(t.required(requires.Mesh), prefix, signed)
 }
 

@@ -60,7 +60,7 @@ type Run struct {
 	answer       *envelope.Envelope     // what setEnd made the reply
 	bareReply    *jetstream.Reply       // the reply that endBare stored
 	cancelledBy  atomic.Pointer[string] // the id of the command that ends the run; nil: none does
-	over         chan struct{}          // closed when that command is carried out, as far as this worker can; see Run.tellOver
+	over         chan struct{}          // closed when that command is carried out, as far as this worker can; see Run.closeOver
 	overOnce     sync.Once
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released

@@ -53,7 +53,7 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 		by = seenLater + nuid.Next()
 	}
 	switch holder, err := n.cfg.Seen.Claim(ctx, h.Entity, seenKey(env), by); {
-	case errors.Is(err, jetstream.ErrExists): // by is new, so another has the id
+	case errors.Is(err, jetstream.ErrExists): // by was never claimed before, so another holder has the id
 		return n.replayed()
 	case err != nil && n.insistsOnSeen():
 		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)

@@ -19,7 +19,7 @@ type sweep struct {
 	queued  int
 }
 
-// newTended returns the lane as its node's tender knows it.
+// newTended returns what the node's tender needs of the lane.
 func newTended(l *lane) *tender.Lane {
 	return &tender.Lane{
 		Entity: l.host.Entity, Instance: l.host.id, Open: l.records.open, Owns: func(id string) bool { return l.run(id) != nil }, Wake: l.waits.check,

@@ -12,10 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// When a guardian (internal/guardian) finds out that a worker has died, it removes the dead
-// worker as owner of its runs, by a compare-and-swap of each record with the next epoch, and
-// requeues the runs. So they continue after about half a second, and not when the lease on
-// their messages ends.
+// When a guardian (internal/guardian) finds out that a worker has died, it removes the dead worker
+// as owner of its runs, by a compare-and-swap of each record with the next epoch, and requeues the
+// runs. So they continue after about half a second; without that they would wait until the leases
+// on their messages end.
 //
 // It changes only the owner in a run's record. If the worker was not dead, it has
 // lost its runs, as after the end of its lease: its next write fails.
@@ -43,7 +43,7 @@ func (l *lane) askToGuard(ctx context.Context, request guardian.Request) string 
 	return answer.Instance
 }
 
-// guardAnswer is the answer of a worker that is a guardian from now on, or would be one.
+// guardAnswer is the answer of a worker that is a guardian from now on, or can be one.
 type guardAnswer struct {
 	Instance string `json:"instance"`
 }
@@ -71,10 +71,10 @@ func (l *lane) askedToGuard(t *Task) {
 	}
 }
 
-// takeOver takes the runs from a dead worker and requeues them, and frees one of its slots
-// for each run, and those that it has not renewed in time. If the worker is alive after all, a
-// run may be executed twice until the worker notices; only for that time may the agent
-// exceed its limit. Its live tasks keep their slots as long as it renews them.
+// takeOver takes the runs from a dead worker and requeues them. It frees one of the worker's slots
+// for each run, and the slots that the worker has not renewed in time. If the worker is alive
+// after all, a run may be executed twice until that worker notices; only during that time may the
+// agent exceed its limit. The live tasks of such a worker keep their slots while it renews them.
 func (l *lane) takeOver(ctx context.Context, instance string) {
 	runs := 0
 	for rec, err := range l.records.open(ctx) {

@@ -85,7 +85,7 @@ type Task struct {
 	read      bool             // requires
 
 	signed   bool              // its signature was verified
-	priority envelope.Priority // as policy caps it; before that, of the queue in which a durable task was
+	priority envelope.Priority // capped by policy; before that, for a durable task, the priority of its queue
 
 	host   *host
 	run    durableRun // on the durable lane; else nil
@@ -128,10 +128,10 @@ type Task struct {
 // contain it as member "usage". The object must not be changed afterwards.
 func (t *Task) SetUsage(usage json.RawMessage) { t.usage.Store(&usage) }
 
-// Emit sends payload, a JSON object, as the next stream envelope. The mesh
-// adds its number as member "seq", counted from 1. It does nothing unless the
-// sender asked for a stream (requires.stream) and the agent gives one. It fails
-// once the task has ended, and, without effect, if the envelope is larger than a message may be.
+// Emit sends payload, a JSON object, as the next stream envelope. The mesh adds its number as
+// member "seq", counted from 1. Emit does nothing unless the sender asked for a stream
+// (requires.stream) and the agent gives one. It fails if the task has ended. If the envelope is
+// larger than a message may be, it fails and sends nothing.
 func (t *Task) Emit(payload json.RawMessage) error {
 	if !t.Streaming() || t.host.NoStream {
 		return nil

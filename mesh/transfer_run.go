@@ -71,8 +71,8 @@ func (s stopped) End(reply *envelope.Envelope, stream int) {
 	})
 }
 
-// Fail ends the run with an error although its target has not ended it; nil: its deadline
-// has passed.
+// Fail ends the run with an error, although its target has not ended it. nil means that the task's
+// deadline has passed.
 func (s stopped) Fail(problem *envelope.Error) {
 	if problem == nil {
 		problem = s.r.overdue()
@@ -105,7 +105,7 @@ func (s stopped) end(change func(*state.Checkpoint) error) {
 	s.lane.applyVerdict(r, run.Ended, err)
 }
 
-// Moved lets go of a run that another worker has claimed.
+// Moved removes a run that another worker has claimed from this worker.
 func (s stopped) Moved() {
 	s.r.mu.Lock()
 	s.r.stop(ErrLost)
@@ -125,8 +125,8 @@ func (s stopped) Park() {
 // Resume goes on with the run here.
 func (s stopped) Resume() { s.lane.resume(s.r) }
 
-// Requeue naks the run's message, unless the run was lost: err says that its record was not
-// written; nil: this worker stops.
+// Requeue naks the run's message, unless the run was lost. err is the error of writing the record,
+// nil if this worker stops.
 func (s stopped) Requeue(err error) {
 	r := s.r
 	switch {

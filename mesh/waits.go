@@ -79,7 +79,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	return nil
 }
 
-// watch watches for the answers that a run waits for, and for its time.
+// watch watches the reply subjects that a run waits for, and sets a timer for its time.
 func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 	at := run.Earliest(c, c.Mesh.WakeAt)
 	if !at.IsZero() {

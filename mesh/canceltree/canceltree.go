@@ -64,8 +64,8 @@ const (
 // tasks that its own run sent.
 //
 // A task that no worker has begun is withdrawn from the queue where the node may do that
-// ([mesh.Node.Withdraw]); the status is then [StatusWithdrawn]. log is told why a task was
-// not withdrawn; it must not be nil.
+// (CancelQueued of [mesh.Node]); the status is then [StatusWithdrawn]. log, which must not be nil,
+// gets the reason if a task was not withdrawn.
 func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity string, cmd intents.CancelTask) (out intents.CommandResult, below Below, err error) {
 	if node.Durable() == nil || cmd.ID == "" && cmd.Run == "" {
 		out, err = node.Command(ctx, entity, cmd)

@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// Ask sends plain text to an entity's aee.ask lane and returns the plain text
-// of its answer. If the agent answers with an error, Ask returns an *[envelope.Error].
-// A client that requires signatures does not ask: plain text has none.
+// Ask sends plain text to an entity's aee.ask lane and returns the plain text of its answer. If
+// the agent answers with an error, Ask returns an *[envelope.Error]. It fails if the client
+// requires signatures, because plain text has none.
 func (c *Client) Ask(ctx context.Context, entity, text string) (string, error) {
 	return c.AskRetrying(ctx, entity, text, 0, nil)
 }

@@ -86,9 +86,9 @@ func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Enve
 	return reply, queued, nil
 }
 
-// TryCommand sends a command (NewCommand of package mesh) to all workers of its addressee, and waits two
-// seconds for an answer of the worker that has the run. It returns an error reply as an
-// [envelope.Error]. If no worker answers, the error is [IsUnanswered], and the caller may
+// TryCommand sends a command (NewCommand of package mesh) to all workers of its addressee, and
+// waits two seconds for an answer of the worker that has the run. It returns an error reply as an
+// [envelope.Error]. If no worker answers, [IsUnanswered] is true for the error, and the caller may
 // [Client.Submit] the same envelope: a worker that did receive it ignores the copy.
 func (c *Client) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
 	reply, err := c.s.RequestControl(ctx, e, sender.ControlWait)
@@ -102,7 +102,7 @@ func (c *Client) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelop
 }
 
 // IsUnanswered reports whether err, of [Client.TryCommand], means that no worker answered: no
-// worker is online, or the run's owner does not answer.
+// worker is online, or none of them has the run or answers for it in time.
 func IsUnanswered(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }

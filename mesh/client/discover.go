@@ -27,9 +27,9 @@ type Instance struct {
 	Stats  *micro.Stats `json:"stats,omitempty"`
 }
 
-// Discover lists the workers that answer within wait, of this mesh's prefix,
-// of one entity if entity is not empty. It returns early once answers have
-// stopped coming for a while; but not before one of the entity has come.
+// Discover lists the workers of this mesh that answer within wait; if entity is not empty, those
+// of that entity. It returns early if no further answer arrives for a while, but not before the
+// first answer of the entity.
 func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	var infos, stats [][]byte
 	var failed [2]error
@@ -57,8 +57,8 @@ func (c *Client) Workers(ctx context.Context, entity string, wait time.Duration)
 	return c.WorkersUntil(ctx, entity, wait, nil)
 }
 
-// WorkersUntil is Workers that ends with the first worker for which enough returns true; nil:
-// none.
+// WorkersUntil is Workers that ends at the first worker for which enough returns true. If enough
+// is nil, it does not end early.
 func (c *Client) WorkersUntil(ctx context.Context, entity string, wait time.Duration, enough func(Instance) bool) ([]Instance, error) {
 	var last func([]byte) bool
 	if enough != nil {
@@ -92,9 +92,10 @@ func (c *Client) instances(infos [][]byte, stats map[string]*micro.Stats, entity
 	return out
 }
 
-// survey sends one micro request to all services, or to those with a name, and collects
-// the answers. It waits for the first one of the entity, or of any if entity is empty, and
-// then as patience says, or until an answer is the last that is needed.
+// survey sends one micro request to all services, or to those with a name, and collects the
+// answers. It waits for the first answer of the entity (of any service if entity is empty). Then
+// it ends when no answer arrives for as long as patience says, or when last reports that no more
+// are needed.
 func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity string, wait time.Duration, last func(answer []byte) bool) ([][]byte, error) {
 	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
@@ -134,8 +135,8 @@ func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity strin
 	}
 }
 
-// patience is how long without an answer ends a survey whose first answer took so long: on a
-// busy machine the others take longer, too.
+// patience returns after how long without an answer a survey ends. It grows with the time that the
+// first answer took: on a busy machine the others take longer, too.
 func patience(wait, first time.Duration) time.Duration {
 	return min(wait, max(300*time.Millisecond, 4*first))
 }

@@ -47,8 +47,8 @@ type PersonTask struct {
 	// does not fit Schema.
 	Answer, Late, Misfit *envelope.Envelope
 	AnsweredAt           time.Time
-	// Invalid is why the last message before Answer that is no valid answer does not count:
-	// it is of another sender, for another agent, of another corr, or unreadable.
+	// Invalid is why the last invalid message before Answer does not count: it has another sender,
+	// another addressee or another corr, or it is unreadable.
 	Invalid error
 	// Reason is why the task was withdrawn.
 	Reason string
@@ -59,7 +59,7 @@ type PersonTask struct {
 	EscalateTo string
 
 	last uint64          // sequence of the last message on its reply subject
-	told PersonTaskState // the state of which a follower has heard, "" if of none
+	told PersonTaskState // the state that a follower was told last; "": none
 }
 
 // Errors of [Client.AnswerPersonTask].
@@ -148,9 +148,9 @@ func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTas
 	return found[0], c.judgeAsk(ctx, found[0], now)
 }
 
-// FollowInbox calls f for each task that is in the inbox now and then, until ctx ends, for
-// each task that arrives or is withdrawn. It does not call f when a known task is sent again, or when
-// a withdrawal does not change the task's state. It forgets tasks that are older than 30 days, which
+// FollowInbox calls f for each task in the inbox, and then, until ctx ends, for each task that
+// arrives or is withdrawn. It does not call f when a known task is sent again, or when a
+// withdrawal does not change the task's state. It forgets tasks that are older than 30 days, which
 // is how long the stream keeps them by default.
 func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
 	inbox, err := c.inbox()

@@ -22,11 +22,11 @@ import (
 // ErrNoReply: no reply to the retry of a dead letter can come.
 var ErrNoReply = errors.New("no reply to it can come")
 
-// Retry retries a dead letter as [jetstream.Dead.Retry] does, and waits for the terminal
-// envelope of the retry as [Client.Perform] does. The reply of the try that failed stays the
-// task's result until then, and is not taken for that of the retry. receipt.Seq is 0 if the
-// letter was not retried. Retry fails with [ErrNoReply], and retries nothing, if the letter's
-// message has no id that could be answered.
+// Retry retries a dead letter as [jetstream.Dead.Retry] does, and waits for the terminal envelope
+// of the retry as [Client.Perform] does. Until then the reply of the failed attempt stays the
+// task's result; Retry does not take it for the reply of the retry. receipt.Seq is 0 if the letter
+// was not retried. Retry fails with [ErrNoReply], and retries nothing, if the letter's message has
+// no id that could be answered.
 func (c *Client) Retry(ctx context.Context, seq uint64, opts ResultOptions) (receipt jetstream.Submitted, reply *envelope.Envelope, err error) {
 	d := c.cfg.Stores
 	if d == nil {
@@ -52,9 +52,9 @@ func (c *Client) Retry(ctx context.Context, seq uint64, opts ResultOptions) (rec
 	return receipt, reply, err
 }
 
-// retried returns the reader of the replies to the retry of a letter, and what tells those of
-// the tries before: their epoch, or, of a message that was refused, its place in the queue.
-// So a reply that the worker has not stored yet is told, too.
+// retried returns the reader of the replies to the retry of a letter, and the function that
+// recognizes replies of earlier attempts: by their epoch, or, for a message that was refused, by
+// its sequence in the queue. So it also recognizes a reply that the worker stores late.
 func (c *Client) retried(ctx context.Context, letter jetstream.DeadLetter, opts ResultOptions) (*replyReader, func(nats.Header) bool, error) {
 	task, _, err := wire.Decode(&nats.Msg{Data: letter.Data, Header: letter.Header}, c.s.Answers.Limits)
 	if err != nil || task.ID != letter.TaskID {

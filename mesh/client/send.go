@@ -112,9 +112,9 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 	return reply, err
 }
 
-// require sets stream and timeout_ms in requires, unless the task is signed already. It
-// returns the time until which to wait: a little longer than the timeout, to get the agent's
-// own E_TIMEOUT. It also returns whether stream envelopes will come.
+// require sets stream and timeout_ms in requires, unless the task is signed already. It returns
+// the time until which to wait: a little longer than the timeout, so that the agent's own
+// E_TIMEOUT arrives. stream reports whether stream envelopes will come.
 func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, stream bool, err error) {
 	have, err := task.Requirements()
 	if err != nil {

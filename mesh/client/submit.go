@@ -173,7 +173,7 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 		lost := false
 		for msg, err := range d.Replies.Read(ctx, entity, taskID, after) {
 			if lost = opts.Follow && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded); lost {
-				break // the question or its answer, as where a server is restarted
+				break // the question or its answer was lost, for example because a server restarted
 			}
 			if err != nil {
 				return nil, err

@@ -16,13 +16,14 @@ import (
 // cluster elect a leader within some seconds.
 const submitPatience = 30 * time.Second
 
-// submitTry is how long one try waits: the task, or its acknowledgement, can be lost where servers
-// are restarted.
+// submitTry bounds one attempt: the task, or its acknowledgement, can be lost while servers
+// restart.
 const submitTry = 5 * time.Second
 
 // store submits a task to the work queue, and retries with the same id while the stream has no
-// leader, or does not confirm: for submitPatience, or for the task's timeout if that is shorter. After
-// a try that is uncertain, every error is: that try may have stored the task.
+// leader, or does not confirm: for submitPatience, or for the task's timeout if that is shorter.
+// After an attempt with [jetstream.ErrUncertain] every later error is uncertain, too, because that
+// attempt may have stored the task.
 func (c *Client) store(ctx context.Context, task *envelope.Envelope, s jetstream.Submission, onRetry func(wait time.Duration, why error)) (jetstream.Submitted, error) {
 	queue, until := c.cfg.Stores.Queue, time.Now().Add(submitPatience)
 	if required, err := task.Requirements(); err == nil && required.Timeout > 0 && required.Timeout < submitPatience {

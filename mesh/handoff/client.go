@@ -263,9 +263,9 @@ func (c *Client) send(req *http.Request, want int, out any) error {
 	return nil
 }
 
-// away returns the error for a receiver that does not answer, or not as a receiver does. The
-// message is for the peer that asked for the transfer; cause, which may name addresses or quote
-// the answer, is for the log.
+// away returns the error for a receiver that gives no answer, or an answer that no receiver gives.
+// The message is for the peer that asked for the transfer; cause, which may name addresses or
+// quote the answer, is for the log.
 func (c *Client) away(cause error, format string, args ...any) error {
 	return envelope.Errorf(envelope.CodeUnavailable, format, args...).WithCause(fmt.Errorf("handoff to %s: %w", c.base, cause))
 }

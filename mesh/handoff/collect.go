@@ -8,11 +8,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Collect finishes what was left behind: it refuses handoffs that have waited for
-// longer than [Stay], and starts accepted runs whose receiver
-// died in between. It is to be called now and then, and may be by several at
-// once. One that fails does not keep it from the others. It also counts anew what is
-// kept for each issuer, and has documents taken away that nothing refers to.
+// Collect finishes what was left behind: it refuses handoffs that have waited for longer than
+// [Stay], and starts accepted runs whose receiver died in between. Call it periodically;
+// concurrent calls are safe. After an error with one handoff it goes on with the others. It also
+// counts again what each issuer stores, and deletes documents that nothing refers to.
 func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
 	var failed []error
 	kept, err := r.count(ctx, func(err error) { failed = append(failed, err) })

@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// commandMembers are the commands that a source may give to a run that it handed
-// over, and what they may say besides commonMembers. A move is not among them: where a run
-// goes from here is for this platform to say.
+// commandMembers are the commands that a source may give to a run that it handed over, and what
+// they may say besides commonMembers. A move is not among them: this platform decides where a run
+// goes from here.
 var commandMembers = map[string][]string{
 	intents.TaskCancel: {"reason"},
 	intents.TaskPause:  {"reason"},

@@ -25,7 +25,8 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 	return r.write(ctx, h, state.PhaseStaged, func(next *state.Checkpoint) { *next = *c })
 }
 
-// fits reports whether an entity goes on with a run of a version, see ReceiverConfig.Fits.
+// fits returns an error if an entity does not go on with runs of a version; see
+// ReceiverConfig.Fits.
 func (r *Receiver) fits(ctx context.Context, entity, version string) error {
 	if r.cfg.Fits == nil {
 		return nil
@@ -140,8 +141,8 @@ func (r *Receiver) startAgain(ctx context.Context, h *record) error {
 	return r.start(ctx, h, run)
 }
 
-// start gives an accepted run to the workers: its record takes back the status
-// that it had at the source.
+// start gives an accepted run to the workers: it restores the status that the run had at the
+// source.
 func (r *Receiver) start(ctx context.Context, h *record, run stored) error {
 	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
 		next := run.c.Clone()

@@ -97,9 +97,9 @@ func (r *Receiver) Find(ctx context.Context, run string) (Status, error) {
 	return found.status(), nil
 }
 
-// List returns all handoffs that are kept, in no order that means anything. A record that
-// cannot be read, for example because this process lacks the key of the agent's runs, is left
-// out, with a warning in the log.
+// List returns all stored handoffs, in no particular order. A record that cannot be read, for
+// example because this process lacks the key of the agent's runs, is left out, with a warning in
+// the log.
 func (r *Receiver) List(ctx context.Context) ([]Status, error) {
 	var out []Status
 	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {

@@ -23,7 +23,7 @@ const (
 	DefaultOpen = 16
 )
 
-// Stay is for how long a handoff waits for the source's word, before it is refused.
+// Stay is how long a staged handoff waits for the source's decision before it is refused.
 const Stay = 20 * time.Minute
 
 // holder is the entity under which the records of handoffs are kept. Their key
@@ -48,9 +48,9 @@ type ReceiverConfig struct {
 	// issuer of the handoff is meant, if it is one of them.
 	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
 
-	// Fits reports, with [transfer.ErrUnknownAgent], that an entity does not go on with
-	// runs of another version of its agent (agent_version). It is asked when a run has come
-	// and again before it is accepted. nil: it goes on with all.
+	// Fits reports, with [transfer.ErrUnknownAgent], that an entity does not go on with runs of
+	// another version of its agent (agent_version). It is called when a run arrives, and again
+	// before the run is accepted. nil: every version is accepted.
 	Fits func(ctx context.Context, entity, version string) error
 
 	// Handoffs keeps the records of handoffs, States the runs; they are not the

@@ -49,7 +49,7 @@ type HandlerOptions struct {
 	// 5 seconds.
 	Beat time.Duration
 	// Ending, if set, ends when the receiver is about to stop: streams of replies end with it,
-	// because they last as long as their runs. All else that has begun is to be finished.
+	// because they last as long as their runs. All other requests that have begun are finished.
 	Ending context.Context
 }
 
@@ -89,8 +89,8 @@ type follower struct{ end context.CancelFunc }
 // opens another where it has lost that before the receiver has.
 const maxFollowers = 4
 
-// followed notes a stream of replies, in place of the oldest one where there are too many, and
-// returns what forgets it.
+// followed records a stream of replies, and ends the oldest one if there are too many. leave
+// removes the record.
 func (s *server) followed(id string, end context.CancelFunc) (leave func()) {
 	f := &follower{end}
 	s.mu.Lock()
@@ -145,9 +145,9 @@ func (s *server) about(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, http.StatusOK, About{Platform: s.cfg.Platform, Version: s.opts.Version})
 }
 
-// receive reads a streaming handoff. Once its first line has come, with the token,
-// the sender may be slow as long as it is not silent; what it sends is read line by
-// line, so it goes no faster than we do.
+// receive reads a streaming handoff. Once its first line has come, with the token, the sender may
+// be slow as long as it is not silent; its lines are read one by one, so it cannot send faster
+// than this process reads.
 func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != transfer.MediaType {
 		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(transfer.CodeInvalid), Message: "Content-Type must be " + transfer.MediaType})
@@ -183,7 +183,7 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// wary is patient after the first line only. The first line has one deadline.
+// wary gives the first line one deadline. Each later read has a deadline of its own.
 type wary struct {
 	io.Reader
 	extend func()

@@ -16,11 +16,10 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// Allow returns nil if the sender of the order may transfer a run to the order's target.
-// Within the mesh every sender may that may command the run. To another platform, which
-// gets all of its content, an operator or the agent itself may. A task that was delegated
-// to this agent cannot leave: its replies need the delegation's chain, which no other
-// platform can write.
+// Allow returns nil if the sender of the order may transfer a run to the order's target. Within
+// the mesh every sender that may command the run may transfer it. To another platform, which gets
+// its whole content, only an operator or the agent itself may. A task that was delegated to this
+// agent cannot leave: its replies need the delegation's chain, which no other platform can write.
 func (m *Mover) Allow(o *run.Order, delegated bool) error {
 	if o.Intent != intents.TaskMigrate || o.Abort || !run.Remote(o.To) && o.To != intents.MigrateFile {
 		return nil

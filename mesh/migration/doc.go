@@ -9,9 +9,9 @@
 // it goes on with the run. Within the mesh the run's record decides who owns the run, by
 // compare-and-swap; with another platform the receiver's record does.
 //
-// What crosses the wall to package mesh: mesh makes a [Mover] of a [Config] and calls its
-// four methods Move, Offered, Allow and Forward. The package reads and writes a run through
-// the 10 methods of [Owned], and uses the worker through the 6 methods of [Host]. It takes
-// no lock and starts no goroutine of its own, and it never imports mesh. It stands mainly on
-// mesh/handoff, jetstream, state/run and state/transfer.
+// Package mesh makes a [Mover] of a [Config] and calls its four methods Move, Offered, Allow and
+// Forward. This package reads and writes a run through the 10 methods of [Owned], and uses the
+// worker through the 6 methods of [Host]. It takes no lock and starts no goroutine of its own, and
+// it never imports mesh. It stands mainly on mesh/handoff, jetstream, state/run and
+// state/transfer.
 package migration

@@ -59,16 +59,16 @@ type Config struct {
 type Host interface {
 	// Now returns the time by the server's clock.
 	Now() time.Time
-	// Ask signs a task, sends it to all workers of the agent, and returns the first reply.
-	// The error is a context.DeadlineExceeded if there is none within wait.
+	// Ask signs a task, sends it to all workers of the agent, and returns the first reply. If none
+	// arrives within wait, the error is a context.DeadlineExceeded.
 	Ask(ctx context.Context, task *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error)
 	// Sendable fails with E_TOO_LARGE if a reply does not fit a message.
 	Sendable(reply []byte) error
 	// Room fails with E_BUSY if the worker has no room for another run.
 	Room() error
-	// Claim makes this worker the owner of an offered run, with rec, which c was read from,
-	// and the message that is acknowledged on ack. Then it calls claimed with the run's
-	// epoch, and goes on with the run. After an error it has not called claimed.
+	// Claim makes this worker the owner of an offered run: c was read from rec, and the run's
+	// message is acknowledged on ack. Then it calls claimed with the run's epoch, and goes on with
+	// the run. If it fails, it has not called claimed.
 	Claim(ctx context.Context, rec state.Record, c *state.Checkpoint, ack string, claimed func(epoch uint64)) error
 	// Background runs f on another goroutine. The context of f ends when the worker stops.
 	Background(f func(context.Context))
@@ -82,9 +82,8 @@ type Run struct {
 	Deadline time.Time // of the task, by the server's clock; zero: none
 }
 
-// Owned is the record of a [Run] and its place in the worker. The last call that changes a
-// run is one
-// of End, Fail, Moved, Park, Resume and Requeue.
+// Owned is the record of a [Run] and its place in the worker. The last call for a run is one of
+// End, Fail, Moved, Park, Resume and Requeue.
 type Owned interface {
 	// Checkpoint returns the last checkpoint, which must not be changed, and its revision.
 	// It must not be called in a change of Advance.
@@ -98,19 +97,19 @@ type Owned interface {
 	// StopCalls cancels the open calls of the run in this mesh, in the background.
 	StopCalls()
 
-	// End ends the run with the reply of the platform that has it, after so many stream
-	// envelopes.
+	// End ends the run with the reply of the platform that has it; stream is the number of stream
+	// envelopes before the reply.
 	End(reply *envelope.Envelope, stream int)
 	// Fail ends the run with an error of this worker's; nil: the task's deadline has passed.
 	Fail(problem *envelope.Error)
-	// Moved lets go of a run that another worker has claimed, with its message.
+	// Moved drops a run that another worker has claimed, and its message.
 	Moved()
 	// Park acks the message: the run waits.
 	Park()
 	// Resume goes on with the run here.
 	Resume()
-	// Requeue lets go of the run, and naks its message: for another worker, if err is nil,
-	// or else because the record was not written. It does nothing if the run was lost.
+	// Requeue releases the run and naks its message, because this worker stops (err is nil) or
+	// because the record was not written (err says why). It does nothing if the run was lost.
 	Requeue(err error)
 }
 
@@ -146,8 +145,7 @@ func (r *Run) id() string {
 	return c.Doc.RunID
 }
 
-// abort ends a failed transfer. If this worker still owns the run, it resumes what it was
-// doing before.
+// abort ends a failed transfer. If this worker still owns the run, the run resumes here.
 func (m *Mover) abort(r *Run, why error) {
 	reason := reasonOf(why)
 	var runs bool
@@ -171,8 +169,8 @@ func (m *Mover) abort(r *Run, why error) {
 // whole [transfer.Error].
 const maxReason = 640
 
-// reasonOf returns why a transfer failed, for those who may read the run: what the other
-// side said, or what a peer may read of an error.
+// reasonOf returns why a transfer failed, as text for the run's record: the message of the other
+// side, or the part of an error that a peer may read.
 func reasonOf(why error) string {
 	var peer *envelope.Error
 	if errors.As(why, &peer) {

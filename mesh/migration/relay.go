@@ -63,9 +63,9 @@ func (m *Mover) relay(ctx context.Context, r *Run) {
 	}
 }
 
-// untilOverdue returns a context that ends with errOverdue when the target has had its time. The
-// source then ends the run with E_TIMEOUT: the sender hears of the target only through the source,
-// so the target, which may still work, cannot answer beside it.
+// untilOverdue returns a context that ends with errOverdue when the target's time is over. The
+// source then ends the run with E_TIMEOUT. The target may still work, but its replies reach the
+// sender only through the source, so there is one answer.
 func (m *Mover) untilOverdue(ctx context.Context, r *Run) (context.Context, context.CancelFunc) {
 	if r.Deadline.IsZero() {
 		return context.WithCancel(ctx)
@@ -124,9 +124,8 @@ type relayedReply struct {
 	seq int
 }
 
-// relayedUpTo returns the number of the last stream envelope that is stored here. A terminal reply
-// that is stored is that of an earlier try: a dead letter that is retried numbers its replies from
-// there on.
+// relayedUpTo returns the number of the last stream envelope that is stored here. A stored
+// terminal reply is from an earlier attempt: the retry of a dead letter continues its numbers.
 func (m *Mover) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	c, _ := r.Checkpoint()
 	after := uint64(c.Mesh.Stream)
@@ -163,7 +162,7 @@ func (m *Mover) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, err
 		return nil, fmt.Errorf("it is of type %s, and last is %t", env.Type, reply.Last)
 	}
 	if !reply.Last {
-		var members map[string]json.RawMessage // by exact names, unlike a struct
+		var members map[string]json.RawMessage // a struct would also match names of another case
 		if err := json.Unmarshal(env.Payload, &members); err != nil {
 			return nil, err
 		}

@@ -113,7 +113,7 @@ func (m *Mover) stage(ctx context.Context, p *remote, r *Run) (sent string, err 
 	token, err := transfer.Grant{
 		ID: c.Mesh.Migration.ID, Issuer: m.cfg.Entity, Source: m.cfg.Platform, Target: about.Platform,
 		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
-		Issued: now, Expires: now.Add(transfer.RequestLife), // a target that would take no requests refuses the run now
+		Issued: now, Expires: now.Add(transfer.RequestLife), // so a target whose clock refuses requests refuses the run now
 	}.Sign(p.signer)
 	if err != nil {
 		return "", err
@@ -123,8 +123,8 @@ func (m *Mover) stage(ctx context.Context, p *remote, r *Run) (sent string, err 
 	return c.Doc.StateID, err
 }
 
-// unstage tells the target to drop the staged run, in the background. If the request is
-// lost, the target finds out by itself.
+// unstage tells the target to drop the staged run, in the background. If the request is lost, the
+// target refuses the run after its own timeout.
 func (m *Mover) unstage(r *Run) {
 	about := r.migration()
 	if about.Target == "" {

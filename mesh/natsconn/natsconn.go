@@ -159,8 +159,8 @@ func (c Config) hinted(err error) error {
 	return err
 }
 
-// lapsed reports whether the client certificate has expired. The server says so, too, but what
-// it says is lost if it closes the connection before the client has read it.
+// lapsed reports whether the client certificate has expired. The server's error says so, too, but
+// that error is lost if the server closes the connection before the client has read it.
 func (c Config) lapsed() bool {
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	return err == nil && time.Now().After(pair.Leaf.NotAfter)
@@ -268,11 +268,10 @@ func (c Config) options(at *atomic.Pointer[string]) ([]nats.Option, error) {
 // CheckURLs reports all that is wrong with a [Config].URL.
 func CheckURLs(urls string) error { return errors.Join(checkURLs(urls)...) }
 
-// checkURLs reports the servers that no connection can be made to. nats.go takes
-// any scheme, and this machine for a host that is missing. The texts do not
-// quote the URLs, which may contain passwords.
+// checkURLs reports URLs that cannot be connected to: nats.go accepts any scheme, and uses this
+// machine if the host is missing. The texts do not quote the URLs, which may contain passwords.
 func checkURLs(urls string) (bad []error) {
-	var web, plain bool // nats.go takes no list of both, and is told so at each attempt only
+	var web, plain bool // nats.go refuses a list of both, but only when it connects
 	for i, text := range strings.Split(urls, ",") {
 		if text = strings.TrimSpace(text); !strings.Contains(text, "://") {
 			text = "nats://" + text

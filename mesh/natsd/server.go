@@ -32,9 +32,9 @@ type Server struct {
 	lock  *os.File
 }
 
-// embedded is what is used of a *server.Server once it is made. A type whose fields or methods
-// name types of nats-server makes each package that uses it compile nats-server's
-// generic types again: 70 kB of code, a fifth of a second.
+// embedded has the methods of a *server.Server that this package uses. If [Server] had fields or
+// methods with types of nats-server, each package that uses it would compile nats-server's generic
+// types again: 70 kB of code, a fifth of a second.
 type embedded interface {
 	Name() string
 	ClientURL() string
@@ -65,8 +65,8 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, log: newLogger(cfg.Logger)}, nil
 }
 
-// startTimeout bounds [Server.Start] when its context does not: a large store takes its
-// time.
+// startTimeout bounds [Server.Start] if its context has no deadline. Opening a large store takes
+// long.
 const startTimeout = 30 * time.Second
 
 // Start starts the server and returns when it accepts connections. When it
@@ -130,9 +130,9 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// explain gives a fatal word about a port its cause, which nats-server keeps
-// as text: the caller can ask errors.Is(err, syscall.EADDRINUSE). opts has the ports that were
-// asked for: one that the system chose was free, and may be another process's by now.
+// explain adds the cause to a fatal error about a port, which nats-server reports as text, so that
+// errors.Is(err, syscall.EADDRINUSE) holds. opts has the configured ports: a port that the system
+// chose was free then, and another process may use it by now.
 func explain(srv *server.Server, opts *server.Options, fatal error) error {
 	ports := []struct {
 		what, host string

@@ -47,7 +47,7 @@ func (g *grant) look(streams ...string) {
 
 func (g *grant) done() (Permissions, error) { return g.Permissions, errors.Join(g.errs...) }
 
-// Names of the mesh's streams.
+// stream, bucket and key add the mesh's suffix to a name.
 func (g *grant) stream(name string) string { return name + g.m.Suffix() }
 func (g *grant) bucket(name string) string { return "KV_" + name + g.m.Suffix() }
 func (g *grant) key(bucket, key string) string {
@@ -115,10 +115,10 @@ func PeopleCall(m subject.Map) (Permissions, error) {
 	return g.done()
 }
 
-// Consumer let a worker make the consumers of its entity, as workers do
-// where they may, and reset one that is ahead of its stream. They are those of an operator: a
-// consumer that pushes delivers what its stream holds to any subject, whatever else its maker
-// may publish to.
+// Consumer returns the permissions with which a worker makes the consumers of its entity, and
+// resets one that is ahead of its stream. They give it an operator's power: a push consumer
+// delivers the messages of its stream to any subject, also to one that its maker may not publish
+// to.
 func Consumer(m subject.Map, entity string) (Permissions, error) {
 	consumers, err := jetstream.Consumers(m, entity, 0)
 	var p Permissions

@@ -22,9 +22,8 @@ type Permissions struct {
 	Subscribe []string `json:"subscribe"`
 }
 
-// answers is where those who work for others answer: the inboxes of everybody, and of requests
-// from other accounts. Inboxes are random, so who may publish there answers only what it was
-// asked.
+// answers returns the subjects on which workers answer: all inboxes, and those of requests from
+// other accounts. Inboxes are random, so a worker can answer only requests that it has received.
 func answers(inboxPrefixes []string) []string {
 	all := []string{strings.TrimSuffix(nats.InboxPrefix, ".") + ".>", "_R_.>"}
 	for _, prefix := range inboxPrefixes {
@@ -40,9 +39,10 @@ func answers(inboxPrefixes []string) []string {
 // everybody else, and may answer in their place.
 func InboxPrefix(entity string) string { return "_INBOX." + subject.Escape(entity) }
 
-// Worker are the least that a worker of the entity needs: to hear
-// its lanes and the questions of NATS micro, to answer, into people's inboxes too, and to
-// tell the bus about itself. inboxPrefixes are those of senders that are not below _INBOX.
+// Worker returns the smallest set of permissions for a worker of the entity: it subscribes to its
+// lanes and to the requests of NATS micro, answers, publishes to people's inboxes, and publishes
+// its events on the bus. inboxPrefixes are the inbox prefixes of senders that are not below
+// _INBOX.
 func Worker(m subject.Map, entity string, inboxPrefixes ...string) (Permissions, error) {
 	live, ask, ctl, err := m.Lanes(entity)
 	if err != nil {

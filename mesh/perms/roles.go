@@ -16,10 +16,10 @@ func everything(m subject.Map) []string {
 	return append(all, strings.TrimSuffix(m.AllWork(), "work.>")+">")
 }
 
-// Operator are what an operator needs: everything that is the mesh's, all of JetStream in the
-// account, whatever else it holds, and to be told these permissions: doctor would otherwise
-// try them, and each that is missing would be a line in the server's log. Other roles are not told
-// them: who may ask can have the server send its answer to any subject of the account.
+// Operator returns the permissions of an operator: all subjects of the mesh, all of JetStream in
+// the account, and the request for the user's own permissions. Without that request, doctor would
+// try each permission, and each missing one would be a line in the server's log. Other roles lack
+// it: a user who may send it can have the server send its answer to any subject of the account.
 func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{

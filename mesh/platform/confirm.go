@@ -206,11 +206,11 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 	return p.cfg.Stores.Replies.Publish(ctx, msg)
 }
 
-// Recall gives an exported run the status back that it had before the export, without the
-// other platform's verdict, and resumes it here if it was running. The caller must be sure
-// that the file was not and will not be imported; otherwise two platforms run it. A run that
-// the other platform has accepted, by its verdict, is refused with [ErrAcceptedThere], unless
-// evenAccepted: that platform is lost for good.
+// Recall restores the status that an exported run had before the export, without the other
+// platform's verdict, and resumes the run here if it was running. The caller must be sure that the
+// file was not and will not be imported; otherwise two platforms run it. A run that the other
+// platform has accepted, by its verdict, is refused with [ErrAcceptedThere], unless evenAccepted:
+// that platform is lost for good.
 func (p *Platform) Recall(ctx context.Context, id state.ID, why string, evenAccepted bool) (*state.Checkpoint, error) {
 	d := p.cfg.Stores
 	if d == nil {

@@ -46,7 +46,7 @@ func discoverBy(c *client.Client) func(context.Context) ([]client.Instance, erro
 	return func(ctx context.Context) ([]client.Instance, error) { return c.Discover(ctx, "", 2*time.Second) }
 }
 
-// sealing is what the workers of an entity say of their state keys, together.
+// sealing is what the workers of an entity state about their state keys.
 type sealing struct {
 	on      bool     // one encrypts
 	unnamed bool     // one encrypts, and does not name its keys: it is of an earlier release
@@ -85,7 +85,7 @@ func askBy(c *client.Client) func(context.Context, string, func(client.Instance)
 func (s *served) entity(ctx context.Context, agentID, issuer string) (string, error) {
 	if entity := s.configured(agentID); entity != "" {
 		if s.looked().Before(time.Now().Add(-servedFor)) {
-			if _, err := s.claimed(ctx, agentID); err != nil { // which finds out who encrypts, and with which keys
+			if _, err := s.claimed(ctx, agentID); err != nil { // it also learns which workers encrypt, and with which keys
 				return "", fmt.Errorf("look for the agent: %w", err)
 			}
 		}
@@ -282,8 +282,8 @@ func (s *served) fits(ctx context.Context, entity, version string) error {
 	return fmt.Errorf("%w: %w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, ErrVersion, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
-// versions asks the workers of an entity for their versions, until one is like version. If
-// none answers, those of the last discovery count.
+// versions asks the workers of an entity for their versions, until one has the same major version.
+// If none answers, those of the last discovery count.
 func (s *served) versions(ctx context.Context, entity, version string) ([]string, error) {
 	found, err := s.workersOf(ctx, entity, func(i client.Instance) bool { return sameMajor(i.Info.Version, version) })
 	if err != nil {

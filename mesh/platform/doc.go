@@ -6,8 +6,8 @@
 // node. Package mesh has other names for the types here, so that programs need not import
 // this package. The worker that owns a run transfers it by mesh/migration.
 //
-// Package mesh makes a Platform with [New] and a [Config]; nothing here calls back. A run's
-// record, its message in the queue and its stored replies are changed only through the
-// client's stores; the running run is stopped by a command to the workers of its entity.
-// The package stands on mesh/client, mesh/handoff, jetstream, state/run and state/transfer.
+// Package mesh makes a Platform with [New] and a [Config]. A Platform changes a run's record, its
+// message in the queue and its stored replies only through the client's stores. It stops a running
+// run by a command to the workers of its entity. The package stands on mesh/client, mesh/handoff,
+// jetstream, state/run and state/transfer.
 package platform

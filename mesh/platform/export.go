@@ -37,7 +37,7 @@ var (
 	ErrNotMoving = errors.New("the run is not being transferred to another platform as a file")
 	// ErrMoving: the run is already being transferred to another target.
 	ErrMoving = errors.New("the run is already being transferred to another target")
-	// ErrAcceptedThere: the other platform has accepted the run, which is that platform's now.
+	// ErrAcceptedThere: the other platform has accepted the run and owns it now.
 	ErrAcceptedThere = errors.New("the other platform has accepted the run")
 	// ErrStopping: the run was asked to stop, but its step has not ended. When the step
 	// has ended, the run is parked until it is exported or the transfer is aborted.

@@ -77,7 +77,7 @@ func (f *facts) stand(n *Node) {
 	case w.state == "":
 		w = f.caller
 	}
-	w.state = cmp.Or(w.state, Unknown) // named by others as the one above them, and nothing else
+	w.state = cmp.Or(w.state, Unknown) // other tasks name it as the task above them; nothing else is known
 	n.State, n.Code, n.Message, n.Then = w.state, w.code, w.message, f.caller.then
 	n.Status = cmp.Or(n.Status, w.status)
 	if n.State.Ended() {

@@ -1,3 +1,3 @@
-// Package answers knows what an answer to a task is: which replies a sender may believe, of
-// live and of durable tasks, and how a reply is written before it is stored.
+// Package answers decides which messages are answers to a live or a durable task, and encodes
+// replies before they are stored.
 package answers

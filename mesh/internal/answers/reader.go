@@ -61,8 +61,8 @@ func (r *Reader) Live(task *envelope.Envelope, msg *nats.Msg, reply *envelope.En
 // person's answer must also be addressed to the caller. An empty caller or corr is unknown
 // and not compared.
 //
-// at is when the server stored the message; zero: it has just come. A reply is read for as long
-// as it is kept, also after the key that signed it has expired.
+// at is when the server stored the message; zero: it has just arrived. The signing key must have
+// been valid at that time: a stored reply stays readable after the key has expired.
 func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, at time.Time, known *Known) (*envelope.Envelope, error) {
 	if at.IsZero() {
 		at = time.Now()
@@ -111,9 +111,9 @@ type Known struct {
 	header, from, to string
 }
 
-// MayAnswer verifies that the author of a reply may answer a task that was sent to
-// another entity: the reply's header must have a chain of links from that entity to the
-// author. An empty caller or corr is unknown and not compared. at is when the reply came, or was stored.
+// MayAnswer verifies that the author of a reply may answer a task that was sent to another entity:
+// the reply's header must have a chain of links from that entity to the author. An empty caller or
+// corr is unknown and not compared. at is when the reply arrived or was stored.
 func (r *Reader) MayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, at time.Time, known *Known) error {
 	if header == "" {
 		return fault.Unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))

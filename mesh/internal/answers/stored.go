@@ -83,8 +83,8 @@ func (s Stored) Message() (out jetstream.Reply, err error) {
 	return jetstream.Reply{Entity: s.Entity, TaskID: s.TaskID, MsgID: s.MsgID, Header: header, Data: data}, nil
 }
 
-// RefusedID returns the MsgID of the reply to a message that has no run, of its sequence in the
-// work queue.
+// RefusedID returns the MsgID of the reply to a message without a run; work is the message's
+// sequence in the work queue.
 func RefusedID(work uint64) string { return refused + strconv.FormatUint(work, 10) }
 
 const refused = "refused."

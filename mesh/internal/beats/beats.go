@@ -25,8 +25,8 @@ type agent[T any] struct {
 	left bool // no more heartbeats
 }
 
-// New returns Beats that call announce for each agent about once in an interval; 0 or less:
-// there are no heartbeats.
+// New returns Beats that call announce for each agent about once in an interval. With an interval
+// of 0 or less there are no heartbeats.
 func New[T any](interval time.Duration, announce func(T)) *Beats[T] {
 	return &Beats[T]{configured: interval, announce: announce}
 }

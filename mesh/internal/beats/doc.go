@@ -1,5 +1,5 @@
 // Package beats sends the heartbeats of a process's agents, one agent after the other, evenly
 // spread over the interval.
 //
-// It stands on nothing. How an agent is announced is for its caller.
+// It imports no other package of the mesh. The caller announces the agents.
 package beats

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// additions are those to a task's counters.
+// additions are the additions to a task's counters.
 type additions []addition
 
 // total waits for the totals, and returns the highest.
@@ -21,8 +21,8 @@ func (as additions) total(ctx context.Context) (most int64, err error) {
 	return most, err
 }
 
-// count begins to add to the task's counters. Of two concurrent calls each may come second at
-// one of the counters; then both are refused, although the bound has room for one.
+// count begins to add to the task's counters. If each of two concurrent calls is second at one of
+// the counters, both are refused, although the bound has room for one.
 func (p *Position) count(more int64, kind string, ids ...string) additions {
 	counters := p.Counters()
 	if p.task.ReplyTo == "" && (p.tree == nil || p.tree.Key == "") { // the task is the root of the tree
@@ -35,7 +35,7 @@ func (p *Position) count(more int64, kind string, ids ...string) additions {
 	return out
 }
 
-// Counted is a task that was counted; the totals may be under way.
+// Counted is a task that was counted; its totals may not have arrived yet.
 type Counted struct {
 	p     *Position
 	added additions

@@ -67,13 +67,13 @@ const (
 	maxLocalCounters = 1 << 16
 )
 
-// An addition is a part of a batch, which is perhaps still to be counted.
+// An addition is a part of a batch, which may not be counted yet.
 type addition struct {
 	batch *countBatch
-	upTo  int64 // what the batch adds up to and with this part
+	upTo  int64 // the sum of the batch, up to this part and including it
 }
 
-// total waits for the counter's total up to and with this addition.
+// total waits for the counter's total after this addition.
 func (a addition) total(ctx context.Context) (int64, error) {
 	select {
 	case <-a.batch.done:

@@ -101,10 +101,10 @@ func DerivedKey(e *envelope.Envelope) string {
 // A Counter names a counter: by its owner and an id. A kind completes the name.
 type Counter struct{ Owner, ID string }
 
-// Counters returns the two counters at which the task's work is counted. Each of them must
-// stay within the bounds. The first counts the tree over all agents. The second counts the
-// corr over all tasks of this agent; it also limits senders that state a false tree. The work
-// of a root task is counted at the first alone.
+// Counters returns the two counters at which the task's work is counted. Each of them must stay
+// within the bounds. The first counts the tree over all agents. The second counts the corr over
+// all tasks of this agent; it also limits senders that state a false tree. The work of a root task
+// is counted only at the first.
 func (p *Position) Counters() []Counter {
 	if p.keeper == nil {
 		return nil
@@ -156,8 +156,8 @@ func (p *Position) Inherit(members map[string]json.RawMessage, waits bool, deadl
 	return nil
 }
 
-// inherited is requires.tree of a task's hops. All of them have the same one until the task's
-// agent bounds their turns, or the server's clock is known better.
+// inherited is requires.tree of a task's hops. All hops have the same one, until the task's agent
+// bounds their turns or the server's clock is known more exactly.
 type inherited struct {
 	waits    bool
 	deadline time.Time

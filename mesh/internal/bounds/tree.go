@@ -60,7 +60,7 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 	}
 	var w *struct {
 		Tree
-		MaxDepth      *int       `json:"max_depth"` // in the place of Tree's own
+		MaxDepth      *int       `json:"max_depth"` // hides the field of Tree
 		MaxTasks      *int64     `json:"max_tasks"`
 		MaxIterations *int64     `json:"max_iterations"`
 		Tokens        *int64     `json:"tokens"`

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// A Task is what an event says of a task.
+// A Task has the facts about a task that an event contains.
 type Task struct {
 	Envelope *envelope.Envelope
 	Queued   time.Time       // when it arrived

@@ -23,9 +23,9 @@ const (
 	calleeLastLook  = 20
 )
 
-// watchCallee ends the wait for a call with errCalleeWaits when the called run is found parked
-// as awaiting_approval: it waits for an answer, a person or a time. Then the caller's run can be parked, too. It looks until ctx ends or the
-// returned function is called.
+// watchCallee ends the wait for a call with errCalleeWaits when it finds the called run parked as
+// awaiting_approval, because that run waits for an answer, a person or a time. Then the caller's
+// run can be parked, too. It checks until ctx ends or the returned function is called.
 func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc, task *envelope.Envelope) (release func()) {
 	lease := o.Run.Lease
 	done := make(chan struct{})

@@ -5,8 +5,7 @@
 // the run can cancel them (stop.go).
 //
 // A [Node] has what the agents of one node share, an [Agent] what the tasks of one agent share,
-// and a [Task] is one task that makes calls. What a call needs of the task and of its run beyond
-// facts comes through [TaskPort] and [RunPort]; package mesh implements both, and has the
-// exported names. The package stands mainly on mesh/client, mesh/internal/bounds, mesh/internal/sender
-// and state.
+// and a [Task] is one task that makes calls. A call uses its task and its run through [TaskPort]
+// and [RunPort]; package mesh implements both, and has the exported names. The package stands
+// mainly on mesh/client, mesh/internal/bounds, mesh/internal/sender and state.
 package calls

@@ -43,9 +43,9 @@ func (a *Agent) post(ctx context.Context, e *envelope.Envelope) (time.Time, erro
 	return d.Clock.Now(ctx)
 }
 
-// Withdraw tells a person that a task of the run needs no answer any more, unless it
-// was answered. It is best effort: if the event is lost, the person still sees the task,
-// and an answer to it is ignored.
+// Withdraw tells a person that a task of the run needs no answer any more, unless the person has
+// answered it. It is best effort: if the event is lost, the person still sees the task, and an
+// answer to it is ignored.
 func (a *Agent) Withdraw(ctx context.Context, task *envelope.Envelope, w state.Wait, why string) {
 	if w.Void || !subject.IsPerson(w.Entity) {
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// laneKnown is how long this node remembers that an entity has a durable lane, or that the
-// node's NATS user may not look. That an entity has no durable lane is not remembered: its
-// first worker may start at any time.
+// laneKnown is how long this node remembers that an entity has a durable lane, or that the node's
+// NATS user may not look. It does not remember that an entity has none: the first worker may start
+// at any time.
 const laneKnown = time.Minute
 
 // lanePatience is how long a run tries to find out whether an entity has a durable lane.

@@ -121,8 +121,8 @@ func (o *outgoing) awaitWorker(ctx context.Context, wait time.Duration) error {
 	return err
 }
 
-// stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under
-// the same key: no caller waits for them any more.
+// stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under the
+// same key: their answers reach no caller any more.
 func (o *outgoing) stopEarlier(key string) {
 	for _, call := range o.Run.openCalls(key) {
 		if call.Live && o.stop(call) {

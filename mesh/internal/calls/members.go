@@ -29,8 +29,8 @@ func moreMember(object json.RawMessage, name string, value []byte) json.RawMessa
 	return append(append(out, value...), '}')
 }
 
-// objectOf encodes members, whose values are valid JSON. It is json.Marshal without its checks
-// of what this package has encoded itself.
+// objectOf encodes members, whose values are valid JSON. Unlike json.Marshal it does not check the
+// values, which this package has encoded itself.
 func objectOf(members map[string]json.RawMessage) json.RawMessage {
 	object := json.RawMessage("{}")
 	for _, name := range slices.Sorted(maps.Keys(members)) {

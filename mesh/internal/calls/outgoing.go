@@ -148,9 +148,9 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 	return o.sign(task, durable)
 }
 
-// begin prepares the sending of a call. The first time only it checks the tree's budget and
-// counts the call: what a task that was sent has used is spent anyway. It records the call in
-// the run's checkpoint.
+// begin prepares to send a call, and records it in the run's checkpoint. Only the first time it
+// checks the tree's budget and counts the call: a task that was sent before has used its part of
+// the budget anyway.
 func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
 	if first {

@@ -129,8 +129,8 @@ func noAnswer(person string) *envelope.Error {
 	return e
 }
 
-// takePersonsReply is takeReply for the answer of a person. An error that may be retried is
-// taken as E_DECLINED, which is final: like [noAnswer], it would have the person asked again.
+// takePersonsReply is takeReply for the answer of a person. It turns a retryable error into
+// E_DECLINED, which is final: otherwise a retry would ask the person again, as for [noAnswer].
 func takePersonsReply(a *Answer, reply *envelope.Envelope) error {
 	err := takeReply(a, reply)
 	var problem *envelope.Error

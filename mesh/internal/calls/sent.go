@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ErrAnswerPending is wrapped by the error of a call that was made and whose answer may take
-// days: see [PendingError].
+// ErrAnswerPending is wrapped by the error of a call that was sent and whose answer may take days:
+// see [PendingError].
 var ErrAnswerPending = errors.New("the answer may be long in coming")
 
 // A PendingError says that a task of the run has not been answered. A durable run does

@@ -26,7 +26,7 @@ type Config struct {
 
 	// Ask signs and sends a task, and returns its result.
 	Ask func(ctx context.Context, task *envelope.Envelope) (*envelope.Envelope, error)
-	// Silent reports whether an entity does not answer a fetch, as people and channels.
+	// Silent reports whether an entity never answers a fetch, like people and channels.
 	Silent func(entity string) bool
 }
 

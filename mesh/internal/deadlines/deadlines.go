@@ -22,7 +22,7 @@ type List[T any] struct {
 	// Overdue is called for tasks whose deadline has passed, and that are not in the list any
 	// more.
 	Overdue func(now time.Time, items []T)
-	// Held is called for tasks that are in the list at the time that Add was given.
+	// Held is called for a task that is still in the list at the time that was passed to Add.
 	Held func(item T)
 
 	mu     sync.Mutex
@@ -49,7 +49,7 @@ func (l *List[T]) Add(e *Entry[T], item T, due, held time.Time) {
 	}
 }
 
-// name calls Held for the tasks whose time for that has come.
+// name calls Held for the tasks whose time has come.
 func (l *List[T]) name() {
 	now := time.Now()
 	var due []T

@@ -128,8 +128,8 @@ func (h *Handed) RunEpoch(own uint64) string {
 // Header returns the chain as a reply carries it.
 func (h *Handed) Header() string { return strings.Join(h.Chain, " ") }
 
-// Proof returns what a stored reply says of the chain: its header, and the digest of the
-// original task. Both are "" if the task was not delegated.
+// Proof returns the proof of the delegation in a stored reply: the chain's header, and the digest
+// of the original task. Both are "" if the task was not delegated.
 func (h *Handed) Proof() (header, digest string) {
 	if h == nil {
 		return "", ""

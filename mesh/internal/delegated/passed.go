@@ -27,11 +27,11 @@ type At struct {
 	ID string // of its task
 }
 
-// maxPassed bounds the tasks in Passed. Beyond it any one of them is forgotten: a cancel no
-// longer reaches its receiver, and the deadline ends it.
+// maxPassed bounds the tasks in Passed. Beyond it an arbitrary one is dropped: a cancel no longer
+// reaches its receiver, and the deadline ends it.
 const maxPassed = 4096
 
-// Add adds a task that was delegated. keyID is that of its verified signature, left the time that
+// Add adds a task that was delegated. keyID is the key of its verified signature, left how long
 // its sender still waits.
 func (p *Passed) Add(task *envelope.Envelope, keyID string, at At, left time.Duration) {
 	p.mu.Lock()

@@ -76,8 +76,8 @@ func ForPeer(err error) *envelope.Error {
 	return envelope.AsError(err)
 }
 
-// OfReply is [ForPeer] for an error in a reply that was received. The message says so, because it is
-// not the task that is refused.
+// OfReply is [ForPeer] for an error in a received reply. Its message says that the reply is
+// refused, not the task.
 func OfReply(entity string, err error) *envelope.Error {
 	e := *ForPeer(err)
 	e.Message = "reply from " + entity + ": " + e.Message

@@ -1,10 +1,10 @@
 // Package guardian lets the workers of one agent watch one another, so that the runs of a
 // worker that dies go on at once.
 //
-// A worker that has runs lets two other workers of its agent, its guardians, watch it. When
-// the server says twice that the worker's own ping subject has no subscriber, its guardians
-// report it dead, by [Config].Dead. What happens to its runs then is not of this package. A
-// worker without runs has no guardian and costs nothing.
+// A worker that has runs lets two other workers of its agent, its guardians, watch it. When the
+// server says twice that the worker's own ping subject has no subscriber, its guardians report it
+// dead, by [Config].Dead. The caller then takes over its runs. A worker without runs has no
+// guardian and costs nothing.
 //
 // There are two guardians because one may die with the worker, or may itself have
 // reconnected just now. The second watches less closely: it matters only if the first one
@@ -12,6 +12,7 @@
 // worker that starts checks the owners of all runs once ([Guardian.LookAfter]): the owner
 // may have been the agent's only worker, or its guardians may have died at the same time.
 //
-// The package decides who watches whom. It stands mainly on packages watch (when is a worker dead)
-// and probe (is it connected). It knows nothing of envelopes, stores and runs.
+// The package decides which worker watches which. It stands mainly on packages watch, which
+// decides when a worker is dead, and probe, which asks whether it is connected. It uses no
+// envelopes, stores or runs.
 package guardian

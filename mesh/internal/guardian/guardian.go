@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
 )
 
-// A Request asks the worker To to be a guardian. Without To it asks which worker would
-// be one; the worker Not does not answer that.
+// A Request asks the worker To to be a guardian. Without To it asks all workers except Not which
+// of them can be one.
 type Request struct {
 	From string `json:"from"` // the instance that asks
 	To   string `json:"to,omitempty"`
@@ -30,8 +30,8 @@ type Request struct {
 const AnswerWait = time.Second
 
 const (
-	// probeSeldom is the time between two probes by the second guardian, and by a worker
-	// that watches its guardians. Others let [probe.Every] pass.
+	// probeSeldom is the time between two probes by the second guardian, and by a worker that
+	// watches its guardians. The first guardian probes every [probe.Every].
 	probeSeldom = time.Second
 	// probeAgain is the pause before the second probe of a worker whose first probe found
 	// no responder: a worker that lost its connection reconnects at once.
@@ -45,7 +45,7 @@ const (
 	guardians  = 2 // of each worker
 )
 
-// Config is what a guardian knows of its worker.
+// Config configures a [Guardian].
 type Config struct {
 	Entity   string // the agent
 	Instance string // this worker of it
@@ -74,7 +74,7 @@ type Guardian struct {
 	mu      sync.Mutex
 	by      []string             // the guardians of this worker
 	until   map[string]time.Time // until when the others are watched
-	charges map[string]bool      // those of them whose death is reported: not those that are only in by
+	charges map[string]bool      // the watched workers whose death is reported; a guardian of this worker is not, unless it asked for it
 }
 
 // New returns a Guardian that does nothing until it is started.
@@ -188,8 +188,8 @@ func (g *Guardian) candidate(ctx context.Context, by []string, tried map[string]
 	return g.ask(ctx, "", not, 0)
 }
 
-// keep stores the guardians of this worker, and watches them, to replace those that are gone. How
-// long they may take to reconnect it does not know, so it does not report their death.
+// keep stores the guardians of this worker, and watches them to replace those that die. It does
+// not report their death, because it does not know how long they may take to reconnect.
 func (g *Guardian) keep(by []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,8 +210,8 @@ func (g *Guardian) watch(id string, every, back time.Duration) bool {
 }
 
 // LookAfter watches a worker that owns runs or holds slots, if the server says that its ping
-// subject has no subscriber: it may have died while no worker was there to miss it.
-// back is how long it may take to reconnect.
+// subject has no subscriber: it may have died while no other worker watched it. back is how long
+// it may take to reconnect.
 func (g *Guardian) LookAfter(ctx context.Context, owner string, back time.Duration) {
 	if !probe.InstanceID.RE().MatchString(owner) || !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
 		return
@@ -225,8 +225,8 @@ func (g *Guardian) LookAfter(ctx context.Context, owner string, back time.Durati
 	g.Need() // starts the ticker, which ends the watches
 }
 
-// ask asks a worker to be a guardian beside others. With to "" it asks which worker would
-// be one, except the worker not. It returns the worker that answers.
+// ask asks a worker to be a guardian; others is the number of guardians before it. With to "" it
+// asks which worker can be one, except the worker not. It returns the worker that answers.
 func (g *Guardian) ask(ctx context.Context, to, not string, others int) string {
 	r := Request{From: g.cfg.Instance, To: to, Not: not, Back: g.cfg.Prober.BackAfter().Milliseconds()}
 	if others > 0 {
@@ -235,8 +235,8 @@ func (g *Guardian) ask(ctx context.Context, to, not string, others int) string {
 	return g.cfg.Ask(ctx, r)
 }
 
-// Asked takes the request of a worker that looks for a guardian. It reports whether this
-// worker answers it: it would be a guardian, or is one from now on.
+// Asked handles the request of a worker that looks for a guardian. It reports whether this worker
+// answers: it can be a guardian, or is one from now on.
 func (g *Guardian) Asked(r Request) bool {
 	switch {
 	case !probe.InstanceID.RE().MatchString(r.From), r.From == g.cfg.Instance:

@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	// holderAgain is the pause before the second probe of a holder that has no responder.
-	// It is longer than a guardian's pause. A guardian that is wrong does no harm, but a
-	// sender that believes its holder dead may send the task again.
+	// holderAgain is the pause before the second probe of a holder that has no responder. It is
+	// longer than a guardian's pause. A guardian that is wrong does no harm, but a sender whose
+	// holder seems dead may send the task again.
 	holderAgain = 500 * time.Millisecond
-	// holderFar is that pause for a holder on another server. Servers that lost the
-	// connection to each other reconnect after a second; until then they do not know each
-	// other's clients.
+	// holderFar is that pause for a holder on another server. Servers that lost the connection to
+	// each other reconnect after a second; until then neither knows the other's clients.
 	holderFar = 2 * time.Second
 	// maxHolders bounds the workers that a node watches. Tasks with others wait for their
 	// deadline.

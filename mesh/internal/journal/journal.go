@@ -78,8 +78,8 @@ func (j *Journal) Sent(id string, raw []byte, cbor bool) {
 	s.mu.Unlock()
 }
 
-// search returns the oldest envelope with the id that entity sent or received. Because it
-// is the oldest, a peer that learns the id cannot replace it with a later envelope.
+// search returns the oldest envelope with the id that entity sent or received. So a peer that
+// learns the id cannot replace the envelope with a later one.
 func (j *Journal) search(entity, id string) *envelope.Envelope {
 	next, hash := j.next.Load()+1, maphash.String(j.seed, id)
 	for i := range uint64(journalSize) {

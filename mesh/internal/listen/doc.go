@@ -1,7 +1,7 @@
 // Package listen subscribes to NATS subjects, and ends subscriptions without losing what has
-// arrived: subscriptions that share a goroutine ([Shared]), whether the server has refused
-// one ([RoundTrip], [Refused]), which answers are not due there ([Redirected]), and the end of
-// several together ([Drain]).
+// arrived: [Shared] handles many subscriptions on one goroutine, [RoundTrip] and [Refused] find
+// out whether the server has refused one, [Redirected] detects answers to other requests, and
+// [Drain] ends several subscriptions together.
 //
 // It stands on the NATS client alone.
 package listen

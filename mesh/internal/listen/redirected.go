@@ -6,10 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Redirected reports whether a message on a reply subject is what JetStream answered to another
+// Redirected reports whether a message on a reply subject is JetStream's answer to another
 // request: a NATS user can name any subject of the account as the reply subject of its request
-// (docs/nats-binding.md, "Redirected answers"). subject is where the reply is due. An
-// acknowledgement of a stream is not reported, as it is also the answer to a request that a
+// (docs/nats-binding.md, "Redirected answers"). subject is the reply subject. Redirected returns
+// false for an acknowledgement of a stream, which may also be the answer to a request that a
 // stream has stored.
 func Redirected(msg *nats.Msg, subject string) bool {
 	if msg.Subject != subject {

@@ -1,6 +1,6 @@
-// Package orders is what a worker knows of a command that it has received and verified: which runs
-// it names, what its sender is told, and whether it may be noted for a task that has not begun.
+// Package orders reads a command that a worker has received and verified: which runs it names,
+// which answer its sender gets, and whether it may be noted for a task that has not begun.
 //
-// How a command changes a run is in package state/run. This package applies nothing, and reads no
-// store: it decides by values, and counts the commands that are noted ([Notes]).
+// Package state/run applies a command to a run. This package changes no run and reads no store; it
+// only counts the commands that are noted ([Notes]).
 package orders

@@ -25,10 +25,10 @@ const (
 	NoteMost = 7 * 24 * time.Hour
 )
 
-// noteBounds are the most noted commands in all, of one sender, and of all unsigned
-// commands together. A sender who names made-up tasks, or signs nothing and makes up
-// senders, so leaves places for the commands of others. A command beyond a bound is refused:
-// none is dropped that a sender was told is noted.
+// noteBounds bound the noted commands: all, those of one sender, and all unsigned ones together.
+// So a sender that invents tasks, or an attacker that invents senders, cannot use up the places of
+// others. A command beyond a bound is refused; a command that is noted is never dropped for
+// another.
 type noteBounds struct{ all, sender, unsigned int }
 
 var (
@@ -40,8 +40,8 @@ var (
 	notesOfAgent = noteBounds{all: 1024, sender: 128, unsigned: 512}
 )
 
-// A noteSender is the sender of a noted command: a key, whatever the names that it signs
-// for, or the from of an unsigned command.
+// A noteSender is the sender of a noted command: the key of a signed command, under whatever name,
+// or the from of an unsigned one.
 type noteSender struct{ keyID, from string }
 
 func senderOfNote(keyID, from string) noteSender {
@@ -122,8 +122,8 @@ func (n *Notes) Count(run string, noted []state.Noted, now, until time.Time) {
 	n.runs[run] = runNotes{countNotes(noted), now, until}
 }
 
-// Forget removes the counts of records that were counted before a time and no longer exist.
-// there has the runs whose records exist.
+// Forget removes the counts of records that were counted before a time and no longer exist. there
+// contains the runs whose records exist.
 func (n *Notes) Forget(there map[string]bool, before time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,8 +165,8 @@ var noteKind = map[string]state.StepKind{
 	intents.TaskResume: state.StepPause,
 }
 
-// Precedes reports whether a command may be noted for a task that has not begun: cancel,
-// pause and steer may; resume takes back a pause that is noted. All others need a run.
+// Precedes reports whether a command may be noted for a task that has not begun: cancel, pause and
+// steer may, and resume if a pause is noted. All others need a run.
 func (o *Order) Precedes(noted []state.Noted) bool {
 	if o.Intent == intents.TaskResume && !slices.ContainsFunc(noted, func(n state.Noted) bool { return n.Intent == intents.TaskPause }) {
 		return false

@@ -98,7 +98,7 @@ func (o *Order) Forwarded(id string) intents.Command {
 type Outcome struct {
 	Found   bool // the task exists, and the sender may command it
 	Silent  bool // another worker answers
-	Between bool // the run is this worker's, which is about to begin it or to let it go
+	Between bool // the run is this worker's, which is about to begin or to release it
 	Done    bool
 	Status  string
 	Runs    []string
@@ -113,8 +113,8 @@ func (out *Outcome) Did(run, status string) {
 	}
 }
 
-// After returns what has come of an order that was applied again: what the first time found
-// and did counts, too.
+// After returns the outcome of an order that was applied twice. It includes what the first
+// application found and did.
 func (out Outcome) After(first Outcome) Outcome {
 	out.Found, out.Done, out.Status = out.Found || first.Found, out.Done || first.Done, cmp.Or(out.Status, first.Status)
 	for _, id := range first.Runs {
@@ -125,7 +125,7 @@ func (out Outcome) After(first Outcome) Outcome {
 	return out
 }
 
-// Answered takes over what the agent or the platform says that the order was forwarded to.
+// Answered takes over the result of the agent or the platform that the order was forwarded to.
 func (out *Outcome) Answered(result intents.CommandResult) {
 	out.Done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled
 	out.Runs = result.Runs

@@ -70,9 +70,8 @@ func (w *Runs) CheckSoon(run string) {
 	}
 }
 
-// Watch watches a run whose record has the revision rev: it has the run checked at each
-// message on one of the subjects, and at the time at, by this machine's clock; zero: at no
-// set time.
+// Watch watches a run whose record has the revision rev: the run is checked at each message on one
+// of the subjects, and at the time at by this machine's clock, unless that is zero.
 func (w *Runs) Watch(id string, rev uint64, subjects iter.Seq[string], at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,5 +2,5 @@
 // its intent, whether the agent can give a result as the task requires it, and whether its result
 // or error is one.
 //
-// It needs the agent's schemas and nothing else: values in, decision out.
+// It is pure: it needs only the agent's schemas.
 package payloads

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// Agent is which payloads an agent takes and gives.
+// Agent describes the payloads that an agent takes and gives.
 type Agent struct {
 	Intents       *intents.Registry
 	Default       string   // the intent whose schemas hold for unknown ones; "": none

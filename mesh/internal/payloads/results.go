@@ -23,7 +23,7 @@ const (
 var defaultFormats = []string{FormatText, FormatJSON}
 
 // CanGive refuses a task that requires a format or evidence that this agent's results cannot have.
-// intent is that of the task, and as which the agent takes the task.
+// intent is the task's intent; the agent handles the task under the intent as.
 func (a *Agent) CanGive(r *envelope.Requirements, intent, as string) error {
 	evidence := wantsEvidence(r)
 	if r.Format == "" && !r.Evidence && !evidence {

@@ -30,17 +30,17 @@ const (
 	aliveWait = time.Second
 )
 
-// PingBody is the body of a ping that asks whether the worker is connected, and is
-// answered without a body. WatchBody is that of one that no worker answers: only "no
-// responders" counts. A worker of an earlier release answers it like any ping.
+// PingBody is the body of a ping that a worker answers without a body. WatchBody is the body of a
+// probe, which no worker answers: only the server's "no responders" counts. A worker of an earlier
+// release answers it like any ping.
 const (
 	PingBody  = "probe"
 	WatchBody = "watch"
 )
 
-// A Prober sends the probes of one connection, and hears which of them found no responder.
-// All probes share one subscription, which begins with the first. Its methods may be called
-// from many goroutines.
+// A Prober sends the probes of one connection, and receives the server's "no responders". All
+// probes share one subscription, which begins with the first. Its methods may be called from many
+// goroutines.
 //
 // The reply subject of a probe names the worker. So a worker that is probed a thousand
 // times costs the server two reply subjects.
@@ -57,8 +57,8 @@ type Prober struct {
 	steadiness steadiness
 }
 
-// noResponder is called for a probe of a worker that found no responder. again is whether
-// it was the second.
+// noResponder is called for a probe of a worker that found no responder. again reports whether it
+// was the second probe.
 type noResponder func(worker string, again bool)
 
 // The second probe of a worker has a reply subject of its own, so that its answer is not
@@ -94,8 +94,8 @@ func (p *Prober) Ping(ctx context.Context, entity, instance string) error {
 	return err
 }
 
-// Join returns the token of a caller, for Send and Leave. absent is called for each probe
-// of this caller that found no responder; again is whether it was a second probe.
+// Join returns the token of a caller, for Send and Leave. absent is called for each probe of this
+// caller that found no responder; again reports whether it was the second probe.
 func (p *Prober) Join(absent func(worker string, again bool)) (caller string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,8 @@ func (p *Prober) Leave(caller string) {
 	delete(p.callers, caller)
 }
 
-// Send probes a worker on its ping subject. A probe that cannot be sent is silent.
+// Send probes a worker on its ping subject. It reports no error: a probe that cannot be sent
+// counts as unanswered.
 func (p *Prober) Send(caller, worker, ping string, again bool) {
 	prefix, err := p.subscribed()
 	if err != nil {
@@ -125,8 +126,8 @@ func (p *Prober) Send(caller, worker, ping string, again bool) {
 	_ = p.conn.PublishRequest(ping, prefix+p.reply(caller, which, worker), []byte(WatchBody))
 }
 
-// reply is where the answer to a probe comes, below the prefix. Every worker that is probed
-// sees its own, and may publish there: so it has a token that belongs to this worker alone.
+// reply returns the reply subject of a probe, below the prefix. A probed worker sees the subject
+// and may publish there, so the subject has a token that only this worker gets.
 func (p *Prober) reply(caller, which, worker string) string {
 	named := caller + "." + which + "." + worker
 	mac := hmac.New(sha256.New, p.secret[:])
@@ -149,7 +150,7 @@ func (p *Prober) subscribed() (string, error) {
 	return p.prefix, nil
 }
 
-// answered takes the answer to a probe, of which only the server's counts.
+// answered handles the answer to a probe. Only an answer of the server counts.
 func (p *Prober) answered(msg *nats.Msg) {
 	if len(msg.Data) > 0 || msg.Header.Get("Status") != "503" {
 		return

@@ -9,7 +9,7 @@ import (
 // dead: after an outage not all workers reconnect at the same time.
 const steadyFor = 3 * time.Second
 
-// steadiness knows since when this process has been connected without a reconnect.
+// steadiness records since when this process has been connected without a reconnect.
 type steadiness struct {
 	mu         sync.Mutex
 	reconnects uint64

@@ -8,10 +8,10 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// Counted counts each message of the work queue once in its sender's quota of the durable
-// lane, whether the worker draws it or overhears it. It remembers at least the last
-// maxCounted messages that were delayed, and commands. A message that was dropped from it
-// is counted again, and may be delayed once more.
+// Counted counts each message of the work queue once in its sender's quota of the durable lane,
+// whether the worker draws it or overhears it. It remembers at least the last maxCounted delayed
+// messages and commands. A message that it has forgotten is counted again, and may be delayed
+// again.
 type Counted struct {
 	mu       sync.Mutex
 	new, old map[uint64]bool // by sequence: whether the message is within the quota
@@ -31,9 +31,9 @@ func (c *Counted) Pace(q *Table, seq uint64, e *envelope.Envelope, verified bool
 	return priority, problem
 }
 
-// Overheard reports whether a message that is read without being drawn is within its
-// sender's quota. It counts a message only if it is, so that one that is not is counted
-// when it is drawn. A message that was drawn and delayed is not within it.
+// Overheard reports whether a message that is read without being drawn is within its sender's
+// quota. It counts only a message that is within the quota; any other is counted when it is drawn.
+// A message that was drawn and delayed is not within the quota.
 func (c *Counted) Overheard(q *Table, seq uint64, e *envelope.Envelope, verified bool, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -130,10 +130,10 @@ func (q *Table) Admit(e *envelope.Envelope, verified bool, now time.Time) (envel
 	return priority, nil
 }
 
-// pace applies the quotas to what came over the durable lane, and whose priority is
-// capped already. A sender over its rate is not refused: it was told that its task is
-// stored. The task is put off, with an E_RATE_LIMITED whose backoff is how long, and its
-// place is kept: one that comes again, having waited, is not counted.
+// pace applies the quotas to a message of the durable lane, whose priority is capped already. It
+// does not refuse a task over its sender's rate, because the sender knows that the task is stored:
+// it returns E_RATE_LIMITED, whose backoff says how long to delay the task. The delayed task was
+// counted, so it is not counted again when it is redelivered (again).
 func (q *Table) pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
 	known, perSecond := q.rate(e, verified)
 	urgent := q.urgent(e, e.Priority)
@@ -157,8 +157,8 @@ func (q *Table) pace(e *envelope.Envelope, verified, again bool, now time.Time) 
 	return e.Priority, nil
 }
 
-// atOnce counts what came over the durable lane, if its sender is within its rate now, and
-// reports whether it is.
+// atOnce reports whether the sender of a message of the durable lane is within its rate now, and
+// counts the message if it is.
 func (q *Table) atOnce(e *envelope.Envelope, verified bool, now time.Time) bool {
 	known, perSecond := q.rate(e, verified)
 	return perSecond <= 0 || q.sender(e, known, now).of(e).paced.AllowN(now, 1) && (known || q.unknown.of(e).paced.AllowN(now, 1))

@@ -33,7 +33,7 @@ func Member(e *envelope.Envelope, name string) json.RawMessage {
 	return Canonical(members.Get(name))
 }
 
-// Canonical is the canonical form of raw. A number that has none stays as it is: no
+// Canonical is the canonical form of raw. A number without a canonical form stays as it is: no
 // signature covers it.
 func Canonical(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
@@ -50,16 +50,16 @@ func ReadNotBefore(raw json.RawMessage) (time.Time, *envelope.Error) {
 	if raw == nil {
 		return time.Time{}, nil
 	}
-	var at time.Time // after the check: it escapes
+	var at time.Time // declared after the check, because it escapes to the heap
 	if err := json.Unmarshal(raw, &at); err != nil {
 		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
 	}
 	return at, nil
 }
 
-// AnswerOf reads what requires say of the answer of a person to a task that was stored at a
-// time: until when it counts (zero: no deadline), which entity is asked after that, and the
-// schema that it must fit. Each member is read on its own: an unreadable one is ignored.
+// AnswerOf reads the members of requires about a person's answer to a task that was stored at a
+// time: until when an answer counts (zero: no deadline), which entity is asked after that, and the
+// schema that the answer must fit. An unreadable member is ignored.
 func AnswerOf(task *envelope.Envelope, stored time.Time) (until time.Time, escalateTo string, due json.RawMessage) {
 	have, members, err := task.ReadRequires()
 	if json.Unmarshal(Canonical(members.Get(AnswerBy)), &until) != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// WithoutSecrets refuses to send an envelope whose requires hold a credential. The field
-// MUST NOT carry any (AEE, "Privacy of Payload Contents"), because it is copied into hops,
-// records and logs. Of a hop the members are not scanned that the mesh makes itself.
+// WithoutSecrets refuses to send an envelope whose requires hold a credential. The field MUST NOT
+// carry any (AEE, "Privacy of Payload Contents"), because it is copied into hops, records and
+// logs. The members that the mesh itself writes into a hop are not scanned.
 func WithoutSecrets(e *envelope.Envelope) error {
 	if e.ReplyTo == "" || !hasText(e.Requires) {
 		return SecretIn(e.Requires)

@@ -27,7 +27,7 @@ type outbox struct {
 	spare      []*Exchange // the other slice; belongs to who holds publishing
 }
 
-// Send publishes x.request. What goes wrong, x.wait returns.
+// send publishes x.request. x.wait returns its error.
 func (o *outbox) send(x *Exchange) {
 	o.mu.Lock()
 	o.waiting = append(o.waiting, x)

@@ -1,4 +1,4 @@
-// Package sched is what a worker schedules by: the queue of tasks by priority, a timer for
-// many deadlines, goroutines that are used again, and the time limits of requests to stores.
-// It knows nothing of envelopes.
+// Package sched schedules the tasks of a worker. It has the queue of tasks by priority, a timer
+// for many deadlines, reusable goroutines, and the time limits of requests to stores. It uses no
+// envelopes.
 package sched

@@ -6,6 +6,6 @@ import "time"
 const (
 	// StoreTimeout bounds a request that has no other limit.
 	StoreTimeout = 10 * time.Second
-	// LookTimeout bounds what a waiting sender has to wait for.
+	// LookTimeout bounds a request that a sender waits for.
 	LookTimeout = 5 * time.Second
 )

@@ -34,8 +34,8 @@ func (s *Sender) PublishControl(e *envelope.Envelope) error {
 	return s.Publish(to, *buf, header)
 }
 
-// RequestControl sends a command to all workers of its addressee, and waits for the first
-// answer. Of the workers only the one that applies the command answers.
+// RequestControl sends a command to all workers of its addressee, and waits for the first answer.
+// Only the worker that applies the command answers.
 func (s *Sender) RequestControl(ctx context.Context, e *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error) {
 	to, err := s.Subjects.Ctl(e.To)
 	if err != nil {

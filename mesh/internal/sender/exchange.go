@@ -16,8 +16,9 @@ import (
 )
 
 // Exchange sends a task and waits for its terminal envelope. If what.Stream is set, stream
-// envelopes may come before it; onStream gets them, nil drops them. One whose number is not above
-// all before it is dropped: it came late, as from an agent that has delegated the task, or twice.
+// envelopes may come before it; onStream gets them, nil drops them. An envelope whose number is
+// not the highest so far is dropped: it arrived late, for example from an agent that has delegated
+// the task, or twice.
 func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
 	x, err := s.Replies.Open(what.To, what.Stream, deadline)
 	if err != nil {
@@ -97,9 +98,9 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 	}
 }
 
-// unidentifiedWait is how long exchange waits for a better reply after a reply without a usable reply_to
-// on a reused reply subject. Such a reply may belong to an earlier task, or it may be the only
-// answer to this task, from a worker that could not decode it.
+// unidentifiedWait is how long Exchange waits for a better reply after a reply without a usable
+// reply_to on a reused reply subject. Such a reply may belong to an earlier task, or it may be the
+// only answer to this task, from a worker that could not decode it.
 const unidentifiedWait = time.Second
 
 // errOverflow ends an exchange whose OnStream is too slow for the stream.

@@ -41,7 +41,7 @@ func (s *Stats) Count(problem *envelope.Error) {
 	}
 }
 
-// Fail makes an answer that was counted as a success an error: it could not be sent.
+// Fail turns an answer that was counted as a success into an error, because it could not be sent.
 func (s *Stats) Fail(problem *envelope.Error) {
 	s.errors.Add(1)
 	text := string(problem.Code) + ":" + wire.HeaderText(problem.Message)

@@ -37,7 +37,7 @@ type Share struct {
 	soon    atomic.Int64                      // bytes of runs that have begun and are not stored yet
 	step    atomic.Int64                      // number of written bytes after which the figures are read again
 
-	mu sync.Mutex // the figures are read by one goroutine at a time
+	mu sync.Mutex // held while the figures are read
 }
 
 // A Reservation is the bytes that a run which has begun will take in the store. It is a field of
@@ -56,12 +56,12 @@ const (
 	shareLook   = time.Minute
 	crowdedLook = 5 * time.Second
 	shareSteps  = 32
-	// unseen is how many workers are assumed to have written, and let in, as much as this one
-	// since it read the figures: so many together read them again before they can have
-	// exceeded the share. More workers read them later than they should.
+	// unseen is the number of workers that are assumed to have written, and admitted, as much as
+	// this one since it read the figures. Up to so many workers read the figures again before they
+	// can exceed the share together; more workers read them too late.
 	unseen = 16
-	// A look that takes long takes one part in 20 of the time, but the pause behind it is no
-	// longer than mostPause.
+	// A slow look is repeated less often, so that it takes a twentieth of the time. The pause
+	// after it is at most mostPause.
 	mostPause = 20 * time.Second
 	// crowdedPause is the nak delay of a task that may not begin.
 	crowdedPause = 10 * time.Second
@@ -143,9 +143,9 @@ func (s *Share) Wrote(bytes int) {
 	}
 }
 
-// Tend reads the figures from the store periodically until awake ends. It makes slow
-// requests less often, so that they take a small part of the time; one that fails it repeats
-// as soon as any other.
+// Tend reads the figures from the store periodically until awake ends. It makes slow requests less
+// often, so that they take a small part of the time. After a failed request the pause does not
+// grow.
 func (s *Share) Tend(awake context.Context) {
 	defer s.forget()
 	for {
@@ -158,7 +158,7 @@ func (s *Share) Tend(awake context.Context) {
 			every = crowdedLook
 		}
 		if err != nil {
-			rest = 0 // it was not the figures that took long
+			rest = 0 // a failed request says nothing about how long a reading takes
 		}
 		if !pause.For(awake, rest) {
 			return

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
 
-// Config is what the slots of one agent know of its worker. T is a task.
+// Config configures [Slots]. T is a task.
 type Config[T comparable] struct {
 	Entity   string // the agent
 	Instance string // this worker of it
@@ -31,8 +31,9 @@ type Config[T comparable] struct {
 	Lost func(task T, why *envelope.Error)
 
 	Now func() time.Time // the server's time
-	// Silent is called while a slot is wanted here, with a worker that holds one and may have
-	// died: it does not renew it in time, or has held it since before this worker began.
+	// Silent is called while this worker wants a slot, with another worker that holds one and may
+	// have died: that worker has not renewed its slot in time, or has held it since before this
+	// worker started.
 	Silent func(ctx context.Context, holder string)
 }
 

@@ -98,7 +98,7 @@ func (s *Slots[T]) Run(ctx context.Context) {
 	}
 }
 
-// lookAfterSilent passes the other holders on whose slots were last renewed so long ago.
+// lookAfterSilent calls Silent for each other holder whose slot was last renewed at least age ago.
 func (s *Slots[T]) lookAfterSilent(ctx context.Context, age time.Duration) {
 	listing, cancel := context.WithTimeout(ctx, releaseWait)
 	defer cancel()

@@ -12,14 +12,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// maxForged is the highest number of a stream envelope that counts though its signature does not
-// verify. Numbers of the task go on from there.
+// maxForged bounds the numbers that count of stream envelopes whose signature does not verify: the
+// task continues with the next number.
 const maxForged = math.MaxInt32
 
-// Read reads from the reply subject of a task of an entity what earlier owners have sent
-// since the checkpoint c. A worker that may read the last reply only learns the last number from
-// it; the text of the turn then begins anew. Of an envelope whose signature does not verify only
-// the number counts, so that it is not used again.
+// Read reads from the reply subject of a task of an entity what earlier owners have sent since the
+// checkpoint c. A worker that may read the last reply only learns the last number from it; the
+// text of the turn then begins anew. Of an envelope whose signature does not verify only the
+// number counts, so that the number is not used again.
 func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Checkpoint) error {
 	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
 	used := seq // the highest number

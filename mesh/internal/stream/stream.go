@@ -30,7 +30,7 @@ type Lane struct {
 	Log       *slog.Logger
 }
 
-// A Task is the task whose stream it is.
+// A Task makes the stream envelopes of one task.
 type Task interface {
 	// Encode makes the stream envelope with the number seq, as it is stored.
 	Encode(seq int, payload json.RawMessage) (jetstream.Reply, error)
@@ -57,7 +57,7 @@ type Stream struct {
 	sealed      bool
 }
 
-// Init sets whose stream it is, before the first use.
+// Init sets the lane and the task of the stream. It is called before the first use.
 func (d *Stream) Init(lane *Lane, task Task) { d.lane, d.task = lane, task }
 
 // chunk is a stream envelope whose storage is not confirmed.
@@ -67,7 +67,7 @@ type chunk struct {
 	conn  uint64          // the connection over which it was sent
 	sent  *jetstream.Sent // nil: it is held back, or has to be sent again
 	tried bool            // this worker has sent it, so it may be stored
-	seq   uint64          // where it is stored, once sendAgain knows
+	seq   uint64          // its sequence in the stream, once sendAgain knows it
 	taken bool            // another envelope with its number is stored there
 }
 
@@ -315,9 +315,9 @@ func (d *Stream) store(ctx context.Context, c *chunk) (err error) {
 	return nil
 }
 
-// replace makes up for an envelope that readers drop: one with a later number, or another one with
-// its number, which may have text, is stored before it. Text is sent with the next restart, all
-// else at once.
+// replace sends the payload of an envelope again that readers drop, because an envelope with a
+// later number, or another one with the same number, is stored before it. Text is sent with the
+// next restart, any other payload at once.
 func (d *Stream) replace(c chunk) error {
 	d.mangled = d.mangled || c.taken || c.event == nil
 	if c.event == nil {
@@ -340,8 +340,8 @@ func (d *Stream) Resume(c *state.Checkpoint) {
 	d.seq, d.text = c.Mesh.Stream, c.Mesh.Told
 }
 
-// Continue sets the number of the last stream envelope, of a task that another agent has
-// delegated: the next one has the next number.
+// Continue sets the number of the last stream envelope that an agent sent before it delegated the
+// task: the next envelope gets the next number.
 func (d *Stream) Continue(seq int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -2,6 +2,6 @@
 // of tasks ([Telemetry]) and of the durable lanes ([Lane]). Package tracing makes the spans
 // of sent tasks. docs/telemetry.md lists them.
 //
-// It stands mainly on the OpenTelemetry API and package tracing. It knows an agent by its entity,
-// and a task by its envelope.
+// It stands mainly on the OpenTelemetry API and package tracing. It identifies an agent by its
+// entity, and a task by its envelope.
 package telemetry

@@ -128,8 +128,8 @@ func (s Span) End() {
 	}
 }
 
-// Ended ends the span of a task of an entity, and records the metrics. waited is how long the
-// task waited until it was begun; 0: it was not. problem is nil for a result.
+// Ended ends the span of a task of an entity, and records the metrics. waited is how long the task
+// waited until it began; 0: it did not begin. problem is nil for a result.
 func (tel *Telemetry) Ended(s Span, entity string, queued time.Time, waited time.Duration, problem *envelope.Error) {
 	if s.span != nil && problem != nil {
 		s.span.SetStatus(codes.Error, string(problem.Code))

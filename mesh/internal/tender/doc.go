@@ -1,9 +1,9 @@
-// Package tender does the periodic work of a node's durable lanes that does not depend on tasks.
+// Package tender does the periodic work of a node's durable lanes.
 //
-// It looks for the runs of lanes that begin, or have missed something: those that wait, and those
-// of workers that may be dead. It sweeps, that is, looks for runs that have lost their message.
-// And it removes ended runs before the store of runs is full. It reads the runs of all agents
+// For a lane that starts, or may have missed messages, it looks for the runs that wait and for the
+// runs of workers that may be dead. It sweeps: it looks for runs that have lost their message. And
+// it removes ended runs before the store of runs is full. It reads the runs of all agents
 // together, so an idle agent costs nothing. Its goroutines run while the node has a lane.
 //
-// What is done with a run is for its [Lane], that is package mesh, to decide.
+// Package mesh decides through its [Lane] what happens to a run.
 package tender

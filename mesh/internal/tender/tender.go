@@ -21,7 +21,7 @@ type Config struct {
 	Log *slog.Logger
 	// Reconnects counts the reconnects to the server: each may have hidden an answer.
 	Reconnects func() uint64
-	// States is the store of runs. Ended runs are removed if it can do that.
+	// States is the store of runs. Ended runs are removed if it is a compactor.
 	States state.Store
 	// OpenAll yields the runs of all entities that have not ended; nil: they can be read
 	// entity by entity only.
@@ -30,7 +30,7 @@ type Config struct {
 	Sweep time.Duration
 	// Beside runs while there is a lane.
 	Beside func(context.Context)
-	// Filled is told which part of the store is used.
+	// Filled gets the used fraction of the store.
 	Filled func(used float64)
 }
 

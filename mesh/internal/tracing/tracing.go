@@ -60,8 +60,8 @@ func HeaderValue(header nats.Header, name string) string {
 	return ""
 }
 
-// ValidHeader reports whether a name may be a header's, and none of NATS' own
-// or of this binding's.
+// ValidHeader reports whether a name is a valid header name that neither NATS nor this binding
+// uses.
 func ValidHeader(name string) bool {
 	for _, c := range []byte(name) {
 		if c <= ' ' || c >= 0x7f || c == ':' {

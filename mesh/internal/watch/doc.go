@@ -7,6 +7,6 @@
 // a debugger, still has its subscription. So a worker is dead only if it has no
 // responder twice, with a pause in between; all others keep the lease that they have.
 //
-// A living worker does not answer a probe: an answer would say no more than the silence
-// does, and cost as much as the probe.
+// A living worker does not answer a probe: silence already says that it is connected, and an
+// answer would cost as much as the probe.
 package watch

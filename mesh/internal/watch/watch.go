@@ -9,9 +9,9 @@ import (
 
 // Config says how workers are watched.
 type Config struct {
-	// Probe sends a probe, and does not wait: [Watch.Missing] is called if the server
-	// answers "no responders". Silence, and any other answer, means that the worker is
-	// there. again is whether this is the second probe.
+	// Probe sends a probe, and does not wait: [Watch.Missing] is called if the server answers "no
+	// responders". Silence, and any other answer, means that the worker is there. again reports
+	// whether this is the second probe.
 	Probe func(worker string, again bool)
 	// Dead is called, on a goroutine of its own, for a worker that is dead. It is not
 	// watched any more.
@@ -39,8 +39,8 @@ type worker struct {
 	every time.Duration // between two probes
 	again time.Duration // between the answer to the first probe, and the second
 	sent  time.Time     // when the last first probe was sent
-	back  time.Time     // when it was last there again after a probe that found no responder
-	next  time.Time     // of what the phase waits for
+	back  time.Time     // when it last came back after a probe that found no responder
+	next  time.Time     // when the phase ends
 	phase phase
 }
 
@@ -53,10 +53,10 @@ const (
 	dead                 // the second found no responder either
 )
 
-// A worker on a busy machine takes longer to reconnect: its process waits for a processor
-// in each step, as this process and the server do. So the pause before the second probe
-// grows with what this process sees of that: how late it wakes for its probes, and how
-// long the server takes to answer one.
+// A worker on a busy machine takes longer to reconnect: its process waits for a processor in each
+// step, as this process and the server do. So the pause before the second probe grows with the
+// delays that this process measures: how late it wakes for its probes, and how long the server
+// takes to answer one.
 const (
 	slowFactor = 20 // steps of a reconnect, roughly
 	maxSlow    = time.Second
@@ -69,7 +69,7 @@ const (
 	backMemory = 10 * time.Minute
 )
 
-// patience is what the pause before the second probe of a worker grows by. w.mu is held.
+// patience returns by how much the pause before the second probe of a worker grows. w.mu is held.
 func (w *Watch) patience(one *worker, now time.Time) time.Duration {
 	more := min(slowFactor*max(w.late, now.Sub(one.sent)), maxSlow)
 	if now.Sub(one.back) < backMemory {
@@ -78,8 +78,8 @@ func (w *Watch) patience(one *worker, now time.Time) time.Duration {
 	return more
 }
 
-// wokeUp takes how late Run woke for probes. The longest counts, and less each time:
-// after 50 times a third of it. w.mu is held.
+// wokeUp records how late Run woke for probes. The longest delay counts, but less after each call:
+// after 50 calls a third of it. w.mu is held.
 func (w *Watch) wokeUp(late time.Duration) {
 	w.late = max(late, w.late-w.late/50)
 }
@@ -89,10 +89,10 @@ func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, wake: make(chan struct{}, 1), watching: map[string]*worker{}}
 }
 
-// Add watches a worker, and probes it every so often. It is dead if it has no responder in
-// two probes that are again apart: a worker that lost its connection must be back by then.
-// A worker that is watched already gets the longer pause, and the shorter time between
-// probes. Add reports false where too many workers are watched.
+// Add watches a worker, and probes it at the interval every. The worker is dead if two probes find
+// no responder; the pause between them is again, within which a worker that lost its connection
+// must be back. For a worker that is watched already, the longer pause and the shorter interval
+// apply. Add returns false if too many workers are watched.
 func (w *Watch) Add(id string, every, again time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

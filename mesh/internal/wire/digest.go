@@ -8,11 +8,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
-// TaskDigest distinguishes a task from another one with the same id: it is the SHA-256 of
-// the bytes that a signature covers, so that encoding, priority and trace do not count.
-// For a hop (a task with reply_to) ts and requires do not count either, because the next
-// owner of the caller's run sends it again with other values. It is "" if the task has no
-// canonical form.
+// TaskDigest distinguishes a task from another one with the same id: it is the SHA-256 of the
+// bytes that a signature covers, so it does not depend on encoding, priority and trace. For a hop
+// (a task with reply_to) it does not depend on ts and requires either, because the next owner of
+// the caller's run sends the hop again with other values. It is "" if the task has no canonical
+// form.
 func TaskDigest(task *envelope.Envelope) string {
 	if task.ReplyTo != "" {
 		hop := *task

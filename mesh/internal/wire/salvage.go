@@ -44,7 +44,7 @@ func Bounded(e *envelope.Envelope) error {
 // must name one.
 const UnknownID = "00000000000000000000000000"
 
-// Salvage fills in what a broken message's envelope needs to be answered.
+// Salvage fills in the fields that an answer to a broken message needs.
 func Salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	usable := func(s string, least int) bool {
 		return len(s) <= MaxName && utf8.RuneCountInString(s) >= least

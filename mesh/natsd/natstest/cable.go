@@ -21,7 +21,7 @@ func NewCable(t testing.TB) *Cable {
 	t.Helper()
 	c := &Cable{}
 	c.changed = sync.NewCond(&c.mu)
-	// Before the cleanups, of which some wait for the worker behind it.
+	// This runs before the cleanups, some of which wait for the worker behind the cable.
 	context.AfterFunc(t.Context(), func() { c.Block(false) })
 	return c
 }

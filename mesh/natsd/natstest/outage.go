@@ -58,15 +58,14 @@ func (o *Outage) RefuseFirst(n int) {
 	o.most, o.counts = n, map[string]int{}
 }
 
-// Silence says whether requests are left without an answer, as by a cluster without a
-// quorum.
+// Silence turns silence on or off: requests get no answer, as in a cluster without a quorum.
 func (o *Outage) Silence(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.silent = on
 }
 
-// Ignored is how many requests were left without an answer.
+// Ignored returns how many requests got no answer.
 func (o *Outage) Ignored() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,7 +19,7 @@ func StoreRoot() string {
 	return memoryDir()
 }
 
-// StoreDir is an empty folder for a server's store, in [StoreRoot], and gone when the test
+// StoreDir makes an empty folder for a server's store in [StoreRoot], and removes it when the test
 // ends.
 func StoreDir(t testing.TB) string {
 	t.Helper()

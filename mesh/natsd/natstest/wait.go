@@ -21,8 +21,8 @@ func Within[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// Eventually polls until holds returns true, and fails the test where it never does. What has
-// not come for long is asked for less often, after a thirtieth of the time that it took.
+// Eventually polls until holds returns true, and fails the test if it does not in time. The pause
+// between two polls grows to a thirtieth of the time waited so far.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	began := time.Now()
