@@ -30,10 +30,10 @@ import (
 // and to create and delete a stream AEE_ROOM; without it, Apply stops at the first stream
 // that does not fit.
 //
-// If streams of another JetStream domain store this mesh's tasks already, as in a hub and its
-// leaf nodes, Apply does not create a second [StreamWork], changes nothing and fails with
-// [ErrElsewhere]. To find that out it publishes to the work queue what no stream stores, and
-// needs permission for $JS.API.STREAM.NAMES.
+// If streams of another JetStream domain already store this mesh's tasks, as in a hub and its leaf
+// nodes, Apply does not create a second [StreamWork]: it changes nothing and fails with
+// [ErrElsewhere]. To find that out it publishes a message to the work queue that every stream
+// refuses, and needs permission for $JS.API.STREAM.NAMES.
 //
 // Apply continues past a stream that is in conflict and reports all conflicts in the
 // error. It stops when a request fails. The changes made until then stay, and the next

@@ -141,9 +141,9 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	return all, nil
 }
 
-// Undrawn counts the messages of [StreamWork] by subject, of subjects that belong to no entity
-// and priority, so that no worker draws from them. Since topology 9 the stream takes none of a
-// priority that there is not.
+// Undrawn counts the messages of [StreamWork], by subject, whose subject has no valid entity and
+// priority, so that no worker draws them. Since topology 9 the stream does not capture subjects
+// with an unknown priority.
 func (q *Queue) Undrawn(ctx context.Context) (map[string]int, error) {
 	subjects, err := api.Subjects(ctx, q.js, q.name(), q.m.AllWork())
 	maps.DeleteFunc(subjects, func(s string, _ int) bool {

@@ -86,10 +86,10 @@ func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
 	}, nil
 }
 
-// keeper returns the consumer that keeps delayed tasks which wait. No worker draws from it.
-// From a work queue the server removes a message that any consumer is told to acknowledge,
-// also one that was not delivered there, unless another consumer still needs it. So without
-// the keeper a worker that may acknowledge its own due tasks could remove the tasks of others.
+// keeper returns the consumer that keeps delayed tasks in the stream. No worker draws from it. In
+// a work queue, an acknowledgement on any consumer removes a message, even one that was never
+// delivered, unless another consumer still needs it. So without the keeper a worker that may
+// acknowledge its own due tasks could remove the tasks of others.
 func keeper(m subject.Map) ConsumerSpec {
 	const about = "keeps delayed tasks until they fall due; nothing is drawn from it"
 	return ConsumerSpec{Stream: StreamSchedule, About: about, Config: consumer("keep", about, m.AllSchedule(), 30*time.Second)}

@@ -58,10 +58,9 @@ type DeadLetter struct {
 	Died time.Time // when the letter was stored; set by the server
 }
 
-// Put stores a dead letter and returns its sequence. A letter about the same message of
-// StreamWork with the same code is stored once: Put may be called again after
-// [ErrUncertain], or by another worker. If the message was the retry of a letter, the permit
-// for that is used up.
+// Put stores a dead letter and returns its sequence. A letter about the same message of StreamWork
+// with the same code is stored once: Put may be called again after [ErrUncertain], or by another
+// worker. If the message was the retry of a letter, Put uses up its permit.
 func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	seq, err := d.put(ctx, letter)
 	if err == nil {
@@ -74,8 +73,8 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 }
 
 // put stores a letter by a compare-and-swap on its subject, whose last message also names the
-// letters before it: a worker may read only that one. The Nats-Msg-Id of a letter could not tell
-// whether it is stored, because other users may publish with the same id before.
+// letters before it: a worker may read only that one. A Nats-Msg-Id does not prove that a letter
+// is stored, because another user may have published with the same id before.
 func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if letter.TaskID == "" || len(subject.Escape(letter.TaskID)) > subject.MaxID {
 		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)

@@ -25,7 +25,7 @@ const (
 	headerDeadWork     = headerDead + "Work"
 	headerDeadStored   = headerDead + "Stored"
 	headerDeadOmitted  = headerDead + "Omitted"
-	headerDeadBefore   = headerDead + "Before" // letters that are on the subject before, one in each value: see earlierLetter
+	headerDeadBefore   = headerDead + "Before" // the earlier letters of the subject, one in each value: see earlierLetter
 )
 
 // maxCause is the most bytes of a cause, which may quote a peer.
@@ -96,10 +96,10 @@ func (d *Dead) decode(msg Message) (DeadLetter, error) {
 	return l, nil
 }
 
-// maxEarlier is how many letters a letter names that are on its subject before it.
+// maxEarlier bounds the earlier letters of its subject that a letter names.
 const maxEarlier = 16
 
-// An earlierLetter is a letter as a later one on its subject names it.
+// An earlierLetter identifies a letter in a later letter of its subject.
 type earlierLetter struct {
 	seq, work uint64
 	stored    time.Time // zero: not known
@@ -114,8 +114,8 @@ func (e earlierLetter) String() string {
 	return text + e.code
 }
 
-// is reports whether a letter is the same: about the same message, with the same code. A queue that was
-// made anew, or restored from an older copy, gives another message the same sequence.
+// is reports whether a letter is the same: about the same message, with the same code. A queue
+// that was recreated, or restored from an older copy, gives another message the same sequence.
 func (e earlierLetter) is(l DeadLetter) bool {
 	other := !e.stored.IsZero() && !l.Stored.IsZero() && !e.stored.Equal(l.Stored)
 	return e.work == l.Work && e.code == headerText(l.Code) && !other

@@ -21,16 +21,16 @@ const (
 	headerDeadDigest = headerDead + "Digest"
 )
 
-// permitSubject returns the subject of the permit to retry an entity's letter. To the subjects
-// of its letters only operators and its workers may publish. The permit has one that belongs to
-// no task's id, so that no letter displaces it.
+// permitSubject returns the subject of the permit to retry an entity's letter. Like the subjects
+// of the entity's letters, only operators and its workers may publish to it. It belongs to no
+// task's id, so that no letter displaces the permit.
 func (d *Dead) permitSubject(entity string, seq uint64) (string, error) {
 	all, err := d.m.DeadOf(entity)
 	return strings.TrimSuffix(all, "*") + "=retry-" + strconv.FormatUint(seq, 10), err
 }
 
-// permit stores the permit to retry a letter's task, or with digest "", that it is used up: over the
-// message with the sequence last, if that is not 0.
+// permit stores the permit to retry a letter's task; with digest "" it stores that the permit is
+// used up. If last is not 0, it replaces the message with that sequence.
 func (d *Dead) permit(ctx context.Context, entity string, seq uint64, digest string, last uint64) error {
 	subj, err := d.permitSubject(entity, seq)
 	if err != nil {
@@ -51,8 +51,8 @@ func permits(msg Message, seq uint64, data []byte) bool {
 	return msg.Header.Get(headerDeadRetry) == strconv.FormatUint(seq, 10) && msg.Header.Get(headerDeadDigest) == api.Digest(data)
 }
 
-// usePermit uses up the permit to retry the letter that a new letter's message was the retry of.
-// A message that was refused before it came to its run was none, whatever its header says.
+// usePermit uses up the permit to retry the letter that a new letter's message was the retry of. A
+// message that was refused before its run was claimed was no retry, whatever its header says.
 func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
 	seq := retried(letter.Header.Get(HeaderRetry))
 	if seq == 0 || letter.Run == "" {
@@ -63,7 +63,8 @@ func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
 		if err == nil && yes {
 			err = d.permit(ctx, letter.Entity, seq, "", last)
 		}
-		// Else another worker has used it up, or there is a new one, which a replica may not show yet.
+		// Another worker has used the permit up, or there is a newer one that a replica may not
+		// have yet.
 		if !api.IsWrongSequence(err) || wait > time.Second || !pause.For(ctx, wait) {
 			return err
 		}
@@ -90,10 +91,11 @@ func (d *Dead) Retrying(ctx context.Context, entity, header string, data []byte)
 	return yes, err
 }
 
-// permitted reports whether the newest permit for a letter is for these bytes, and the last sequence
-// of its subject. Any replica may answer. A retry that is not seen is acknowledged, and its letter is
-// gone; a permit that is used up must not count again. So the leader is asked whether there is a later
-// message. A user who may not ask gets what any replica has.
+// permitted reports whether the newest permit for a letter is for these bytes, and returns the
+// last sequence of its subject. A replica may have an older permit. If the newest one were missed,
+// its retry would be acked without effect and its letter lost, or a used permit would count again.
+// So permitted asks the leader whether there is a later message. For a user without permission to
+// ask, the answer of any replica counts.
 func (d *Dead) permitted(ctx context.Context, entity string, seq uint64, data []byte) (yes bool, last uint64, err error) {
 	subj, err := d.permitSubject(entity, seq)
 	if err != nil {

@@ -120,10 +120,9 @@
 //
 // # The stores
 //
-// [Journal], [Records] (keys), [Refutations] and [Seen] are handles without state of
-// their own. Creating one does no I/O; their methods may be called concurrently. [Open]
-// returns all stores of a mesh at once. [Replay] reads what the streams hold, in the order
-// of time.
+// [Journal], [Records] (keys) and [Refutations] are handles without state of their own. Creating
+// one does no I/O; their methods may be called concurrently. [Open] returns all stores of a mesh
+// at once. [Replay] reads what the streams hold, in the order of time.
 //
 // [States] stores the checkpoints of runs. Each write is a compare-and-swap, so a
 // worker that has lost the run is refused. [States.Open] lists the runs that have not
@@ -132,15 +131,14 @@
 // fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, or more than
 // what is free, that entity's workers start no new runs. Only a user with permission to purge can sweep.
 //
-// There is no index of runs, by status or by corr: what is shown now and then must not be
-// paid for by every task. An index by corr is one more stored message for each tree, and
-// most trees are one short task, which stores two. Instead each document has its status and
-// the digest of its corr in headers ([HeaderStatus], [HeaderCorr]: 28 bytes, no message). A
-// list begins at the end of the stream ([States.Latest], [States.Recent]), where people look
-// most often. What is not found there is chosen by the headers of the last documents, or of
-// those stored since a time ([States.Documents]), and only the chosen ones are read. Runs
-// without a document are completed, and are left out by their subject. docs/performance.md
-// has the costs.
+// There is no index of runs by status or by corr, because every task would pay for lists that
+// people read rarely. An index by corr is one more stored message for each tree, and most trees
+// are one short task, which stores two. Instead each document has its status and the digest of its
+// corr in headers ([HeaderStatus], [HeaderCorr]: 28 bytes, no message). A list begins at the end
+// of the stream ([States.Latest], [States.Recent]), which people read most often. For the rest it
+// reads the headers of the last documents, or of those stored since a time ([States.Documents]),
+// and then only the documents that match. Runs without a document are completed, and are left out
+// by their subject. docs/performance.md has the costs.
 //
 // Documents above [MaxInline] are stored as chunks in aee_state_objects, on
 // $O.aee_state_objects.C.<entity>.<run>.<token>.<n>. nats.go's layout of objects (ADR-20)
@@ -158,11 +156,11 @@
 //
 // # Guarantees
 //
-// When a write returns nil, the data is as safe as the server's fsync setting and the
-// number of replicas make it (see package natsd). A method that fails with [ErrUncertain]
-// may or may not have had its effect. A request without an answer times out after 5 s, or
-// when its ctx ends. One takes longer: to begin to read the newest message of each run may
-// take 30 s, because the server looks for them in the files of the whole stream.
+// When a write returns nil, the data is as safe as the server's fsync setting and the number of
+// replicas make it (see package natsd). A method that fails with [ErrUncertain] may or may not
+// have had its effect. A request without an answer times out after 5 s, or when its ctx ends. One
+// request may take 30 s: the first of a reader of the newest message of each run, because the
+// server searches the files of the whole stream.
 //
 // # Errors
 //

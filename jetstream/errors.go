@@ -25,8 +25,8 @@ var (
 	ErrUncertain = api.ErrUncertain
 	// ErrFull: the stream is at its limits and accepts no more messages.
 	ErrFull = api.ErrFull
-	// ErrAccountFull is an ErrFull: the account, or its server, has no storage left, whatever
-	// the limit of the stream is.
+	// ErrAccountFull is an ErrFull: the account or its server has no storage left; the stream's
+	// limit is not reached.
 	ErrAccountFull = api.ErrAccountFull
 	// ErrNoRoom: the server or the account has less storage left than a stream would
 	// reserve.
@@ -42,8 +42,8 @@ var (
 // answer, has no leader, is full, or did not confirm a write.
 func Away(err error) bool { return api.Away(err) }
 
-// Off reports an [ErrUnavailable] of a server or an account without JetStream; other such
-// errors are of a JetStream that does not answer at the moment.
+// Off reports whether an [ErrUnavailable] means that the server or the account has no JetStream.
+// Other such errors mean that JetStream does not answer at the moment.
 func Off(err error) bool {
 	return errors.Is(err, natsjs.ErrJetStreamNotEnabled) || errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrNoResponders)
 }
@@ -52,9 +52,8 @@ func Off(err error) bool {
 type Message = api.Message
 
 // Published reports whether a user published a message that a subscription of one subject
-// received. It is false for messages that the server sent there, as the answer to a
-// request or as the next message of a consumer; the latter still has the subject that it
-// is stored under.
+// received. It is false for messages that the server sent there, as the answer to a request or as
+// the next message of a consumer; the latter keeps the subject under which it is stored.
 func Published(m *nats.Msg, subject string) bool { return api.Published(m, subject) }
 
 // Gather returns js with a PublishMsg that is cheaper when many goroutines call it at

@@ -406,7 +406,7 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		r.mu.Unlock()
 		signal(r.mend)
 	} else if !r.take(s, d) {
-		if !late { // else another worker may have the message, and the nak would take it from that one
+		if !late { // if it is late, another worker may have the message, and a nak would take it from that worker
 			_ = d.Nak(0)
 		}
 		r.mu.Lock()

@@ -10,11 +10,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A consumer can be ahead of its stream: a nats-server that could not write, as its disk was
-// full, and was killed then, may have stored that a consumer has delivered what the stream has
-// lost. The stream gives those sequences again, to new messages, and the consumer neither
-// delivers nor counts them. Only the stream shows them, and only a reset of the consumer has
-// them delivered.
+// A consumer can be ahead of its stream. If a nats-server is killed while it cannot write, for
+// example because its disk is full, it may have stored that a consumer delivered messages that the
+// stream has lost. The stream then gives their sequences to new messages, which the consumer
+// neither delivers nor counts. Only the stream shows these messages, and only a reset of the
+// consumer delivers them.
 //
 // A lane asks the stream about a source if nothing is pending and nothing unacknowledged, and
 //   - its notifier found messages of the source between two looks at the consumer, and the
@@ -22,43 +22,44 @@ import (
 //   - the lane has no notifier, and has begun to draw from the consumer anew, or could not
 //     look at it.
 //
-// The second is enough because a consumer can only get ahead if its server restarts: then it
-// counts as ahead if it has delivered more than the stream has, also without such messages.
+// The second condition is enough without a notifier, because a consumer can get ahead only if its
+// server restarts. Then it counts as ahead if it has delivered more than the stream has, even if
+// no message is stuck.
 //
-// A lane may always have work in hand. So once it has begun to draw from a consumer anew, it
-// compares the two also while there is some, until a look at both finds the stream unchanged, and
-// the consumer to know of all that the stream holds. Later a lane that works asks nothing in
-// addition.
+// A busy lane may never be idle. So after it has begun to draw from a consumer anew, it also
+// compares the two while tasks are in work, until it finds that the stream did not change during a
+// comparison and that the consumer knows all its messages. After that a busy lane makes no
+// additional requests.
 
-// An aheadWatch is what a source knows of that. The lane's mu guards it.
+// An aheadWatch is what a source knows about its consumer and its stream. The lane's mu guards it.
 type aheadWatch struct {
 	unsure  bool   // the stream has to be asked at the next look at an idle consumer
-	begun   bool   // or at one with work in hand: they were not compared since the lane began to draw
+	begun   bool   // also at a look at a busy consumer: the two were not compared since the lane began to draw
 	idle    bool   // at the last look nothing was pending, and nothing unacknowledged
 	drawn   uint64 // deliveries of the consumer as of that look
 	strikes int    // looks in a row that found it ahead
 	why     error  // it is ahead
-	stuck   int    // the tasks that it does not deliver for that
-	told    bool   // the source is deaf for that
+	stuck   int    // how many tasks it does not deliver because of that
+	told    bool   // the source was set deaf because of that
 	refused error  // the user may not reset it
-	on      uint64 // the connection's reconnects when that was found
+	on      uint64 // the number of reconnects when the reset was refused
 	blind   bool   // the user may not ask the stream
 }
 
-// resetPause is for how many looks a lane does not ask again for a reset that failed: an older
+// resetPause is the number of looks after a failed reset before the lane tries it again: an older
 // server does not answer, and the other consumers are not looked at meanwhile.
 const resetPause = 10
 
-// again has the source look at the stream, which it has to if the lane draws from a consumer
-// that its server may have recovered. What was found before holds until then, and counts: the
-// requests of a lane may break off between any two looks.
+// again makes the source ask the stream at the next look, because the lane draws from a consumer
+// that its server may have recovered. Earlier findings stay: the requests of a lane may break off
+// between any two looks.
 func (a *aheadWatch) again(notified bool) {
 	a.unsure, a.begun = !notified || a.why != nil || a.strikes > 0, true
 	a.strikes = max(a.strikes, 0) // a reset that failed may be answered now
 }
 
-// asks reports whether the stream has to be asked, after a look at the consumer. held: a
-// notifier found messages of the source after the last look.
+// asks reports, after a look at the consumer, whether the stream must be asked. held reports
+// whether a notifier found messages of the source since the last look.
 func (a *aheadWatch) asks(info natsjs.ConsumerInfo, held bool) bool {
 	idle := info.NumPending == 0 && info.NumAckPending == 0 && !info.Paused
 	same := idle && a.idle && a.drawn == info.Delivered.Consumer
@@ -117,7 +118,7 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 		a.unsure, a.begun = true, true
 		a.strikes++
 	}
-	// Of what is acknowledged the consumer knows before it leaves the stream.
+	// The consumer records an acknowledgement before the stream removes the message.
 	certain, refused := a.strikes >= 2 && idle || a.strikes >= 3, a.refused
 	if certain && refused == nil {
 		s.made = info.TimeStamp // it begins to count deliveries anew: see [Delivery.First]
@@ -183,8 +184,8 @@ func (q *Queue) holding(ctx context.Context, s *source) (holding, error) {
 }
 
 // ahead reports whether a consumer is ahead of its stream, and how many messages it does not
-// deliver for that. While it has work in hand, both change all the time: then info is read
-// between two looks at the stream, and ahead fails with errMoved if they differ.
+// deliver because of that. If the consumer is not idle, both may change at any time: then ahead
+// reads info between two looks at the stream, and fails with errMoved if the looks differ.
 func (q *Queue) ahead(ctx context.Context, s *source, info *natsjs.ConsumerInfo, idle bool) (stuck int, ahead bool, err error) {
 	h, err := q.holding(ctx, s)
 	if err == nil && !idle {
@@ -200,12 +201,12 @@ func (q *Queue) ahead(ctx context.Context, s *source, info *natsjs.ConsumerInfo,
 	return stuck, stuck > 0 || info.Delivered.Stream > h.last, err
 }
 
-// errMoved: the consumer has changed since it was looked at.
+// errMoved: the consumer or its stream has changed during the comparison.
 var errMoved = errors.New("the consumer works")
 
-// resetConsumer has a consumer deliver what its stream holds, unless it delivers again.
-// Workers that do so at the same time do no harm: what was acknowledged is not in the stream,
-// and a task that comes twice, as one in hand does, is done once, as after a lease that has ended.
+// resetConsumer resets a consumer so that it delivers what its stream holds, unless it delivers
+// again by itself. Several workers may do so at the same time: acknowledged messages are not in
+// the stream, and a task that is delivered twice is done once, as after the end of a lease.
 func (q *Queue) resetConsumer(ctx context.Context, s *source, then natsjs.ConsumerInfo, idle bool) error {
 	var now natsjs.ConsumerInfo
 	if err := api.Request(ctx, q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &now); err != nil {

@@ -23,7 +23,7 @@ var ErrNoLane = errors.New("no permission for the durable lane")
 var laneStores = [2][]string{{StreamWork, BucketState, BucketSlots}, {StreamSchedule, StreamReply, StreamDead}}
 
 // ErrNewer: a newer aeemesh manages the mesh, and gives durable tasks only to workers that
-// know what it stores.
+// understand what it stores.
 var ErrNewer = errors.New("the mesh is of a newer aeemesh")
 
 // A MissingError names the streams and buckets that a server does not have.

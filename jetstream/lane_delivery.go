@@ -31,9 +31,9 @@ type Delivery struct {
 	// task was started.
 	Delivered uint64
 
-	// First is set if this is known to be the first delivery: the consumer is older than
-	// the message and counts one delivery. The lane may learn of a reset of the consumer, which
-	// makes it count anew, only at its next look.
+	// First is set if this is known to be the first delivery: the consumer is older than the
+	// message and counts one delivery. A reset of the consumer restarts the count; the lane may
+	// notice that only at its next look.
 	First bool
 
 	// Lease is how long the worker may go without renewing the task, the consumer's

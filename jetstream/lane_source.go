@@ -26,7 +26,7 @@ type source struct {
 	pull  uint64    // the number of the request
 	waits bool      // the request waits for a task
 	heard time.Time // the last answer to the request, or when it was sent
-	late  bool      // the last request was given up, or outlasted a silence: the lease on what it brings may be over
+	late  bool      // the last request was abandoned or outlasted a silence: the lease on a message that it delivers may be over
 	hot   bool      // there are probably more tasks
 	want  int       // places kept for the next request
 	turn  int       // credit in the weighted round robin
@@ -203,9 +203,10 @@ func (r *laneRun) status(msg *nats.Msg) {
 	r.Wake()
 }
 
-// deletedPause is how long a lane waits before it makes a deleted consumer again. The server says
-// that it deletes a consumer before it removes the files: it would remove those of the next one of
-// that name with them. Until then it may not answer questions about the consumer, either.
+// deletedPause is how long a lane waits before it recreates a deleted consumer. The server
+// announces the deletion before it removes the consumer's files, and would also remove the files
+// of a new consumer with that name. Until then it may not answer requests about the consumer
+// either.
 const deletedPause = 250 * time.Millisecond
 
 // errSilent is the cause of a silent source if no other cause is known.

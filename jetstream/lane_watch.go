@@ -74,8 +74,8 @@ func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 func (l *Lane) ensure(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	// It looks for the consumer first: a user who may not create one must not ask for it where
-	// an operator has made it.
+	// It looks for the consumer first: a user without permission to create one must not try if an
+	// operator has made it.
 	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 	operated := false
 	if l.opts.Create && errors.Is(err, ErrDenied) {
@@ -117,9 +117,9 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	return err
 }
 
-// unfit returns an error if the tasks of the source do not come, or not whole, or those of others
-// come, with the consumer as it is. An operator has edited it, or a worker of an older release has
-// made it: [Lane.ensure] repairs it, if the user may, and else refuses it.
+// unfit returns an error if the consumer's configuration keeps back tasks of the source or parts of
+// them, or delivers tasks of others: an operator has edited the consumer, or a worker of an older
+// release has made it. [Lane.ensure] repairs it if the user may, and otherwise refuses it.
 func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
 	why := ""
 	var c Change
@@ -142,16 +142,16 @@ func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
 	return fmt.Errorf("consumer %s/%s %s: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, why, s.spec.Entity)
 }
 
-// spoiltPause is how long the server keeps a message that came spoilt: the watcher looks at the
-// consumer meanwhile. spoiltTries bounds how often one that has no body is kept, because any sender
-// can write the header.
+// spoiltPause is the delay of a nak for a spoilt message; meanwhile the watcher looks at the
+// consumer. spoiltTries bounds the naks of a message without a body, because any sender can write
+// the header.
 const (
 	spoiltPause = time.Second
 	spoiltTries = 16
 )
 
 // spoils reports whether a message came without its body, or is for another entity, because the
-// consumer was edited after the last look at it. Such a message is put back.
+// consumer was edited after the last look at it. Such a message is nakked.
 func (s *source) spoils(d *Delivery) bool {
 	bodiless := len(d.Data) == 0 && d.Header.Get(nats.MsgSize) != "" && d.Header.Get(nats.MsgSize) != "0"
 	return bodiless && d.Delivered <= spoiltTries || s.weight > 0 && d.Subject != s.spec.Config.FilterSubject
@@ -167,8 +167,8 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	}
 }
 
-// lag reads how far the source lags behind, and reports whether its stream has to be asked what
-// the consumer does not say. held: a notifier found messages of the source since the last look.
+// lag reads how far the source lags behind, and reports whether the stream must be asked too. held
+// reports whether a notifier found messages of the source since the last look.
 func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.ConsumerInfo, suspect bool) {
 	err := api.Request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
 	var oldest time.Time

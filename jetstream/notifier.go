@@ -211,7 +211,7 @@ func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 	began, failed := time.Now(), false
 	nc := n.q.js.Conn()
 	for stream := range watchedStreams {
-		if !nc.IsConnected() { // perhaps since before watch began
+		if !nc.IsConnected() { // it may have been lost before watch began
 			n.lost(nc.Status())
 			break
 		}
@@ -224,7 +224,7 @@ func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 		}
 	}
 	pause := n.every
-	if !failed { // else it was not the polls that took long
+	if !failed { // a failed poll says nothing about how long polls take
 		pause = max(pause, min(pollShare*time.Since(began), pollMost))
 	}
 	timer.Reset(pause)

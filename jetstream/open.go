@@ -27,9 +27,8 @@ type Stores struct {
 	Keys        *Records     // shared keys
 }
 
-// Open returns all stores of m's mesh but the replay window, which has a length
-// (package seen). It does no I/O. A node that serves agents passes a js from
-// [Gather].
+// Open returns all stores of m's mesh except the replay window (package seen), whose length the
+// caller chooses. It does no I/O. A node that serves agents passes a js from [Gather].
 func Open(js natsjs.JetStream, m subject.Map) *Stores {
 	return &Stores{
 		Queue: NewQueue(js, m), Replies: NewReplies(js, m), Dead: NewDead(js, m),

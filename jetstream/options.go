@@ -42,9 +42,9 @@ type Options struct {
 	// Only names the Specs to look at. Nil: all.
 	Only []string
 
-	// Entities names the entities whose work consumers are checked too, after the
-	// streams, and after a consumer that keeps delayed tasks. Workers create the consumers of their own entities, unless they are told
-	// not to.
+	// Entities names the entities whose work consumers are checked too, after the streams, and
+	// after a consumer that keeps delayed tasks. Workers create the consumers of their own
+	// entities, unless the operator forbids it.
 	Entities []string
 
 	// Lease is the AckWait of new and existing work consumers. 0: [DefaultLease] for a

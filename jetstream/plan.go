@@ -79,8 +79,8 @@ func (c Change) String() string {
 	return b.String()
 }
 
-// Plan compares what there is with the topology, and returns the changes that would
-// remove the differences. If any stream or consumer was made by a newer aeemesh, no changes are planned at all.
+// Plan compares the server with the topology, and returns the changes that would remove the
+// differences. If a newer aeemesh made any stream or consumer, Plan plans no changes.
 func Plan(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

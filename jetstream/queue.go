@@ -66,8 +66,8 @@ type Submitted struct {
 // [StreamSchedule] has no limit of its own.
 const MaxScheduled = 256 * mib
 
-// MaxDue is the last time at which a task may fall due: the server counts nanoseconds in 64
-// bits, and takes a later time for one that has passed.
+// MaxDue is the latest time at which a task may fall due: the server counts nanoseconds in 64
+// bits, so a later time overflows into the past.
 var MaxDue = time.Unix(0, math.MaxInt64).UTC().Truncate(time.Second)
 
 // Submit stores a task and returns when the server has acknowledged it. After
@@ -118,11 +118,11 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, err
 	})
 }
 
-// Missing reports whether the server says that there is no [StreamWork], or no JetStream. It does
-// not say so of a stream without a leader, nor to a user who may not ask.
+// Missing reports whether the server says that there is no [StreamWork], or no JetStream. It
+// returns false if the stream has no leader, or if the user lacks the permission to ask.
 func (q *Queue) Missing(ctx context.Context) bool { return q.lacks(ctx, q.name()) }
 
-// ScheduleMissing is Missing of [StreamSchedule].
+// ScheduleMissing is Missing for [StreamSchedule].
 func (q *Queue) ScheduleMissing(ctx context.Context) bool { return q.lacks(ctx, q.waiting()) }
 
 func (q *Queue) lacks(ctx context.Context, stream string) bool {
@@ -130,10 +130,10 @@ func (q *Queue) lacks(ctx context.Context, stream string) bool {
 	return errors.Is(err, natsjs.ErrStreamNotFound) || Off(err)
 }
 
-// Has reports whether [StreamWork] still holds a task of an entity under a sequence, and is, if
-// not nil, says that it is the right one: a stream that was made anew, or restored from an older
-// copy, has other messages under sequences that are written down. The stream's leader answers. It
-// fails with [ErrDenied] for a user who may not read the whole stream; see [Lane.Gone].
+// Has reports whether [StreamWork] still holds a task of an entity under a sequence, and whether
+// is, unless nil, accepts the message: a stream that was recreated, or restored from an older
+// copy, may have another message under a recorded sequence. The stream's leader answers. Has fails
+// with [ErrDenied] for a user who may not read the whole stream; see [Lane.Gone].
 func (q *Queue) Has(ctx context.Context, entity string, seq uint64, is func(Message) bool) (bool, error) {
 	if seq == 0 {
 		return false, nil

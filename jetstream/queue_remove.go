@@ -58,10 +58,10 @@ const (
 	jsDeleteFailed     natsjs.ErrorCode = 10057
 )
 
-// MayRemove fails if this user may not remove messages, or cannot at the moment: with [ErrDenied],
-// or as a Remove would fail.
+// MayRemove returns the error that a Remove would return now, such as [ErrDenied] if this user may
+// not remove messages; nil if a Remove can succeed.
 func (q *Queue) MayRemove(ctx context.Context) error {
-	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), nil, nil) // names no message, so the stream's leader refuses it
+	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), nil, nil) // the request names no message, so the stream's leader refuses it
 	if api.HasCode(err, jsBadRequest) {
 		return nil
 	}

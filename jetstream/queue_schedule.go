@@ -123,8 +123,8 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	return nil
 }
 
-// MayUnschedule fails if this user may not remove delayed tasks, or cannot at the moment: with
-// [ErrDenied], or as an Unschedule would fail.
+// MayUnschedule returns the error that an Unschedule would return now, such as [ErrDenied] if this
+// user may not remove delayed tasks; nil if an Unschedule can succeed.
 func (q *Queue) MayUnschedule(ctx context.Context, entity string) error {
 	err := q.Unschedule(ctx, entity, nuid.Next()) // there is no such task
 	if errors.Is(err, ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {

@@ -18,8 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-// Limits of what is stored about one envelope: the number of refutations, of which the
-// newest stay that fit a message, and the bytes of each.
+// Limits of the refutations of one envelope: their number (the newest ones that fit a message are
+// kept) and the bytes of each.
 const (
 	maxRefutations    = 32
 	maxRefutationSize = 8 << 10

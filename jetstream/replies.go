@@ -108,8 +108,8 @@ func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
 
 // PublishAsync publishes a reply without waiting for the server. [Sent.Wait] returns the outcome.
 // Replies of one goroutine are stored in the order in which it publishes them, unless one is lost
-// and published again: publish no other as long as a reply before may be lost, because it has
-// [Sent.Failed] or was published over another [Replies.Connection].
+// and published again. So do not publish another reply while an earlier one may be lost:
+// [Sent.Failed] is true for it, or it was published over another [Replies.Connection].
 func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
 	msg, err := r.message(reply)
 	if err != nil {
@@ -122,8 +122,8 @@ func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
 	return &Sent{future: future, nc: r.js.Conn(), subject: msg.Subject}, nil
 }
 
-// Connection returns a number of the present connection to the server, which no earlier one has. It
-// is 0 while there is none: what is published then waits for the next one.
+// Connection returns a number that identifies the current connection to the server. It is 0
+// without a connection: replies that are published then wait for the next one.
 func (r *Replies) Connection() uint64 {
 	if !r.js.Conn().IsConnected() {
 		return 0
@@ -147,7 +147,7 @@ func (r *Replies) Fits(reply Reply) error {
 // time.
 type Sent struct {
 	future  natsjs.PubAckFuture
-	failure error // nil: none that is known
+	failure error // nil: no failure is known
 	nc      *nats.Conn
 	subject string
 }
@@ -230,8 +230,8 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 	return r.behind(ctx, at, after, time.Time{}, nil)
 }
 
-// Streamed is like Read for the first reply, but leaves out the terminal reply of the task's
-// run. While the task is retried as a dead letter, that is the reply of the try that failed.
+// Streamed is like Read for the first reply, but leaves out the terminal reply of the task's run.
+// While the task is retried as a dead letter, that is the reply of the failed attempt.
 func (r *Replies) Streamed(ctx context.Context, entity, taskID string) iter.Seq2[Message, error] {
 	at, err := r.place(entity, taskID)
 	if err != nil {
@@ -240,9 +240,9 @@ func (r *Replies) Streamed(ctx context.Context, entity, taskID string) iter.Seq2
 	return r.streamed(ctx, at.subject, 0, time.Time{})
 }
 
-// behind yields the replies to a task that are stored after a sequence: those of the
-// stream, and then that of the task's run, unless it is old (nil: it is not). read is the time of
-// the message with the sequence; zero: it is not known.
+// behind yields the replies to a task that are stored after a sequence: those of the stream, and
+// then that of the task's run, unless old returns true for it (nil: no reply is old). read is the
+// time of the message with the sequence; zero: unknown.
 func (r *Replies) behind(ctx context.Context, at place, after uint64, read time.Time, old func(nats.Header) bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		// The run's reply is read first, so that all that it follows is there.
@@ -268,9 +268,9 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64, read time.
 	}
 }
 
-// streamed yields the replies on a subject that are stored after a sequence. It yields all if the
-// last one is newer than the message that was read there, and yet not after it: then the stream
-// was made anew, or restored from an older copy.
+// streamed yields the replies on a subject that are stored after a sequence. It yields all of them
+// if the last one is newer than the message that was read and has no higher sequence: then the
+// stream was recreated, or restored from an older copy.
 func (r *Replies) streamed(ctx context.Context, subj string, after uint64, read time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		last, err := api.NewestPublished(ctx, r.js, r.name(), subj)
@@ -365,8 +365,8 @@ func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	return r.find(ctx, taskID, r.ofRuns)
 }
 
-// FindOthers is Find without the replies of runs, for those who know that there is no run
-// of the task: it does not list the names of all of them.
+// FindOthers is Find without the replies of runs, for callers that know that the task has no run.
+// It does not list the names of all runs.
 func (r *Replies) FindOthers(ctx context.Context, taskID string) ([]string, error) {
 	return r.find(ctx, taskID, func(context.Context, string) ([]string, error) { return nil, nil })
 }
@@ -412,8 +412,8 @@ type FollowOptions struct {
 	// yet, so the stream is not read at first.
 	Fresh bool
 
-	// Old reports, by its headers, that a reply is of an earlier try of the task: it is
-	// skipped, whether it was stored or comes now. nil: no reply is.
+	// Old reports, by its headers, whether a reply is of an earlier attempt at the task. Such a
+	// reply is skipped. nil: no reply is old.
 	Old func(nats.Header) bool
 }
 

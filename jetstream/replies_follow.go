@@ -123,7 +123,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 		for ctx.Err() == nil {
 			if look || f.skipped {
 				look = false
-				if f.skipped && !pause.For(ctx, gapWait) { // until what was skipped is stored
+				if f.skipped && !pause.For(ctx, gapWait) { // until the skipped replies are stored
 					return
 				}
 				if !f.catchUp(ctx, yield) {
@@ -265,9 +265,9 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 	return true
 }
 
-// skip drops the replies that have come meanwhile, before seen forgets which of them were
-// read from the stream. The stream has them, or will have them soon: it is read again, and the
-// reply at hand is left to that, too.
+// skip drops the replies that have arrived meanwhile, before seen forgets which of them were
+// read from the stream. The stream has them, or will have them soon, so the follower reads it
+// again; it also reads the current reply from there.
 func (f *Follower) skip() {
 	f.skipped, f.ahead = true, 0
 	for len(f.in) > 0 {

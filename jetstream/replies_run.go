@@ -50,10 +50,10 @@ func (r *Replies) ofRun(ctx context.Context, at place) (Message, error) {
 // records is the stream of the runs' records.
 func (r *Replies) records() string { return "KV_" + BucketState + r.m.Suffix() }
 
-// Announce sends the reply of a run to those who listen for it now. The reply must be stored:
-// by [States.Reply], or as part of the document that ends the run. The message itself is not
-// stored: StreamReply has the subject, but the message expects the stream of the records, so
-// that StreamReply leaves it.
+// Announce sends the reply of a run to its current subscribers. The reply must be stored already:
+// by [States.Reply], or as part of the document that ends the run. The announcement itself is not
+// stored: StreamReply captures its subject, but refuses it because the message expects the stream
+// of the records.
 //
 // It adds to reply.Header, which must have no header that begins with Nats-.
 func (r *Replies) Announce(reply Reply) error {

@@ -61,7 +61,7 @@ func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Cha
 			if err := roomFor(ctx, js, opts, n, true); err != nil {
 				return nil, err
 			}
-			return again, nil // there is room by now
+			return again, nil // there is enough room now
 		}
 		plan = again
 	}
@@ -104,7 +104,7 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 	defer cancel()
 	var info natsjs.AccountInfo
 	if err := api.Request(ctx, js, "INFO", nil, &info); err != nil {
-		return nil // it may not ask, or got no answer: the first stream that does not fit says so
+		return nil // without permission or an answer, the first stream that does not fit reports it
 	}
 	tier, replicas := info.Tier, n.replicas
 	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {

@@ -216,16 +216,17 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 	return h
 }
 
-// Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers
-// see the deletion. It does not take the place of the revisions: a marker that expires uncovers what
-// is below it. It is stored only over nothing, because it may arrive when the run is there again.
+// Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers see the
+// deletion. The revisions are purged first, because a marker that expires would uncover them. The
+// marker is stored only if the key has no message, because it may arrive after the run was written
+// again.
 func (s *States) Delete(ctx context.Context, id state.ID) error {
 	if err := checkID(ctx, id); err != nil {
 		return fmt.Errorf("delete run: %w", err)
 	}
 	key := stateKey(id)
 	for {
-		objects, err := s.references(ctx, key) // first: none of a revision that stays
+		objects, err := s.references(ctx, key) // read first, so that no object of a remaining revision is deleted
 		if err != nil {
 			return err
 		}

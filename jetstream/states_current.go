@@ -20,9 +20,9 @@ import (
 // restrict a worker: permission for $JS.API.STREAM.MSG.GET, which the leader answers,
 // cannot be limited to some subjects.
 //
-// If the bucket has several replicas, any of them may answer the read. Then current first
-// asks the leader for the sequence of the key's last message, and reads until a replica
-// has it. A user who may not ask gets what any replica has.
+// If the bucket has several replicas, any of them may answer the read. Then current first asks the
+// leader for the sequence of the key's last message, and reads until a replica has it. For a user
+// without permission to ask, the answer of any replica counts.
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if !bucket.single {
 		return false
 	}
-	until := time.Now().Add(absentTimeout) // of all questions: the leader may answer for ever that a write is under way
+	until := time.Now().Add(absentTimeout) // bounds all requests: the leader may keep answering that a write is under way
 	ask := func(msg *nats.Msg) (*nats.Msg, error) {
 		left := time.Until(until)
 		if left <= 0 {

@@ -26,13 +26,13 @@ func CorrDigest(corr string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Documents yields the runs of all entities whose last document was stored at a time or
-// later, the last one first. With a corr it leaves out the runs whose headers say that
-// their task has another corr. It yields those that do not say it: releases before wrote no
-// [HeaderCorr]. So the caller looks at the task, too.
+// Documents yields the runs of all entities whose last document was stored at a time or later, the
+// last one first. With a corr it leaves out the runs whose headers say that their task has another
+// corr. It yields runs without that header, which earlier releases did not write. So the caller
+// must check the task, too.
 //
-// It reads the documents that it yields, and of others the headers: of those stored since,
-// if they are few, or of all. For a user who may create no consumer it reads documents
+// It reads the documents that it yields, and only the headers of the others: of those stored since
+// the time, if they are few, or of all. For a user who may create no consumer it reads documents
 // instead of headers; for one who may only read single subjects, it reads all runs.
 func (s *States) Documents(ctx context.Context, since time.Time, corr string) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {

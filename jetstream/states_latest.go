@@ -23,17 +23,17 @@ const (
 	latestWindows = 3
 )
 
-// Latest yields the runs of an entity, or of all for "", the one that was written last
-// first. want, if not nil, chooses by the status; a run whose status is not known is always
-// yielded. To show the first few of very many runs, it reads the end of the stream
-// backwards. If that does not yield enough, it reads the headers of all runs, and then the
-// records of those that are wanted. Unless completed runs are wanted, it reads the headers
-// of documents only: a run without a document is completed (docs/nats-binding.md, "Runs
-// without a record"). Then a run has its place by its last document, not by its reply.
+// Latest yields the runs of an entity, or of all for "", the one that was written last first.
+// want, if not nil, chooses by the status; a run whose status is not known is always yielded. To
+// show the first few of very many runs, it reads the end of the stream backwards. If that does not
+// yield enough, it reads the headers of all runs, and then the records of those that are wanted.
+// Unless completed runs are wanted, it reads the headers of documents only: a run without a
+// document is completed (docs/nats-binding.md, "Runs without a record"). Then the last document of
+// a run, not its reply, determines the run's place.
 //
-// Latest reads records of all entities; for a user who may not, it reads all runs of the
-// entity first. A run that is written while Latest reads may be yielded twice; one that is
-// wanted before and after is yielded.
+// Latest reads records of all entities; for a user who may not, it reads all runs of the entity
+// first. A run that is written while Latest reads may be yielded twice; it is not missed if it is
+// wanted both before and after.
 func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunStatus) bool) iter.Seq2[state.Record, error] {
 	if want == nil {
 		want = func(aaif.RunStatus) bool { return true }
@@ -128,9 +128,9 @@ func (s *States) windows(ctx context.Context, filter string, now natsjs.StreamSt
 	}
 }
 
-// chosen returns the keys of the runs of which a function chooses the last message on a
-// subject that the filter matches, or one that was the last while it reads. The run that
-// was written last comes first. The caller reads the runs again.
+// chosen returns the keys of the runs for which choose accepts the last message on a subject that
+// the filter matches, or a message that was the last one while chosen reads. The run that was
+// written last comes first. The caller reads the runs again.
 func (s *States) chosen(ctx context.Context, filter string, choose func(stateMessage) bool) ([]string, error) {
 	last := map[string]uint64{} // by key
 	add := func(m stateMessage) {

@@ -12,10 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Locate returns the runs that have an id, or whose task has it. It reads nothing of other
-// runs: the id of a task's run follows from its entity, and the entities are those in
-// [BucketLanes]. It finds no run of an entity that is not there because its consumer alone
-// shows that it has a durable lane: [States.Names] has that run, too.
+// Locate returns the runs that have an id, or whose task has it. It reads nothing of other runs:
+// the id of a task's run follows from its entity, and the entities are those in [BucketLanes]. It
+// misses the runs of an entity that is not in the bucket, where only its consumer shows that it
+// has a durable lane; [States.Names] has these runs, too.
 func (s *States) Locate(ctx context.Context, id string) ([]state.ID, error) {
 	found, err := lastByEntity(ctx, s.js, s.m, s.stream, func(entity string) (subjects []string) {
 		for _, run := range []string{id, state.RunID(entity, id)} {

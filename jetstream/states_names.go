@@ -88,7 +88,7 @@ func (s *States) readAll(ctx context.Context, keys []string, open bool) []runRea
 	return reads
 }
 
-// readRun reads a run for a listing. Of a damaged record it returns what is there.
+// readRun reads a run for a listing. For a damaged record it returns the readable part.
 func (s *States) readRun(ctx context.Context, key string, open bool) (state.Record, error) {
 	id, err := stateID(key)
 	if err != nil {
@@ -145,7 +145,8 @@ type endedOf struct {
 
 type endedRun struct{ revisions, turn uint8 }
 
-// endedTurns is the number of listings of which each reads an equal part of the ended runs again.
+// endedTurns is the number of listings in which all ended runs are read again: each listing reads
+// an equal part.
 const endedTurns = 64
 
 func (e *endedRuns) add(key string, revisions int) {

@@ -32,23 +32,23 @@ type upload struct {
 	again  bool      // an earlier write may have stored a record that refers to it
 }
 
-// age is how old the first chunk is. The monotonic clock of a machine that is suspended stands still.
+// age returns how old the first chunk is, by the monotonic or the wall clock, whichever says more:
+// the monotonic clock stops while a machine is suspended.
 func (u upload) age() time.Duration {
 	return max(time.Since(u.began), time.Now().Round(0).Sub(u.began.Round(0)))
 }
 
-// anew has the next try store the whole document again, under the same name: a record may refer to it, and
-// a sweep may have deleted it.
+// anew makes the next attempt store the whole document again, under the same name: a record may
+// refer to it, and a sweep may have deleted it.
 func (u *upload) anew() { u.stored, u.began = chunks.Progress{}, time.Now() }
 
 // uploadAge is how long an upload whose record could not be stored is used for the next try. A
 // sweep deletes objects that nothing refers to when they are ten minutes old.
 const uploadAge = 5 * time.Minute
 
-// putObject stores the document of a message as an object, and replaces it in the message
-// by a reference. Each object has a random name, so writers cannot overwrite each
-// other's. A write that is tried again goes on with the object of the try before: a fenced
-// worker cannot delete that.
+// putObject stores the document of a message as an object, and replaces it in the message by a
+// reference. Each object has a random name, so writers cannot overwrite each other's. A retried
+// write continues the object of the attempt before, which a fenced worker could not delete.
 func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, note Note) (upload, error) {
 	key := stateKey(id)
 	o := state.Object{Size: int64(len(msg.Data)), Digest: note.Digest}
@@ -83,9 +83,9 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg, note
 	return u, nil
 }
 
-// storeAgain stores the document of a record that was stored late: this process stood still, and a sweep
-// may have found that nothing refers to the object. A sweep deletes no chunk that is stored after it has
-// begun.
+// storeAgain stores the document again if its record was stored late: while this process was
+// suspended, a sweep may have found that nothing refers to the object. A sweep deletes no chunk
+// that is stored after it has begun.
 func (u upload) storeAgain(ctx context.Context, s *States, id state.ID, data []byte) error {
 	err := s.objects.Write(ctx, u.name, data)
 	return api.Uncertain(api.Explain(s.js.Conn(), err, "store the document of run %s of %s again", id.Run, id.Entity))

@@ -90,8 +90,9 @@ func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state
 	return r, nil
 }
 
-// damaged reports an error that stays: a record's object is gone, or another one, or the record
-// is none. Any worker can write such a record of its own entity, so a listing does not end there.
+// damaged reports whether an error is permanent: the record's object is missing or another one, or
+// the record is invalid. Any worker can write such a record for its own entity, so a listing goes
+// on after it.
 func damaged(err error) bool {
 	return errors.Is(err, chunks.ErrGone) || errors.Is(err, chunks.ErrOther) || errors.Is(err, state.ErrInvalid)
 }

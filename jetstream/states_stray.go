@@ -16,10 +16,10 @@ import (
 // errStray: a message that no worker wrote covers a run's record.
 var errStray = errors.New("a message that no worker wrote stands in the place of the record")
 
-// restore writes the newest record of a run again, over a stray (see package api) with the
-// sequence seq. It returns the record as it is stored then, or [natsjs.ErrMsgNotFound] if
-// there is none. It reads the revisions of the run, which a fenced worker may not do: then
-// it fails with [ErrUnavailable] until another user has restored the record.
+// restore writes the newest record of a run again over a stray (see package api), which has the
+// sequence seq. It returns the record as it is then stored, or [natsjs.ErrMsgNotFound] if there is
+// none. It reads the run's revisions; for a fenced worker, which may not read them, it fails with
+// [ErrUnavailable] until another user has restored the record.
 func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMessage, error) {
 	fail := func(err error) (stateMessage, error) {
 		return stateMessage{}, fmt.Errorf("%w: %w; `aeemesh janitor` restores it", ErrUnavailable, err)

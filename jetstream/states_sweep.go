@@ -50,9 +50,9 @@ type Swept struct {
 // from [StreamWork], so that it cannot be redelivered. Runs that have not ended, and
 // those without a work message in their note, stay until the bucket's maximum age.
 //
-// It also deletes objects that no stored revision refers to: those of expired revisions,
-// and those of writers that crashed. Of handoffs it deletes nothing else: their records expire
-// when they are not needed any more, and until then a token must stay used.
+// It also deletes objects that no stored revision refers to: those of expired revisions, and those
+// of writers that crashed. It does not delete the records of handoffs: they expire when they are
+// no longer needed, and until then a token must stay used.
 //
 // It needs the permissions of an operator; for a user without them it only reports how
 // full the stores are. All nodes may call it every few seconds, also concurrently: unless
@@ -359,7 +359,7 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 		if kept[key][name] {
 			continue
 		}
-		// Not what its writer stores meanwhile: see storeAgain.
+		// Chunks that its writer stores meanwhile stay: see storeAgain.
 		if err := s.objects.Delete(ctx, name, now.State.LastSeq); err != nil {
 			return count, err
 		}
@@ -369,8 +369,8 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 }
 
 // references returns the objects that the revisions of a run refer to. It reads until a replica
-// answers that has what the leader has: one that lags behind would have an object deleted that the
-// run's record needs.
+// answers that has the leader's messages: with the answer of a replica that lags behind, an object
+// that the run's record needs would be deleted.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		newest, err := s.current(ctx, key)

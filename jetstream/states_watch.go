@@ -92,7 +92,7 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 	return nil
 }
 
-// reported is the message of a report. A bucket that was made anew has another message with the
+// reported is the message of a report. A bucket that was recreated has another message with the
 // same sequence.
 type reported struct {
 	revision uint64
@@ -226,8 +226,8 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	return nil
 }
 
-// restored reports the runs of which all that was read is older than what is known: the bucket was made
-// anew, or restored from an older copy.
+// restored reports the runs of which only older revisions than the known one were read: the bucket
+// was recreated, or restored from an older copy.
 func (w *statesWatch) restored(ctx context.Context) error {
 	for id, m := range w.lower {
 		w.known[id] = reported{}

@@ -71,8 +71,8 @@ type Spec struct {
 	// captures besides its keys. Nil: none.
 	Subjects func(subject.Map) []string
 
-	// Former returns the patterns of earlier versions that [Apply] takes away, as they capture
-	// more than Subjects. Nil: none.
+	// Former returns the patterns of earlier versions that [Apply] removes because they capture
+	// more than Subjects. nil: there are none.
 	Former func(subject.Map) []string
 
 	// Config is the stream's configuration except its name and subjects. Its MaxAge,

@@ -22,10 +22,10 @@ type Denial struct {
 	Op      Op    // "" if the text is not known
 	Subject string
 
-	number     uint64 // of those that were heard, from 1
+	number     uint64 // its number among the denials of the connection, from 1
 	heard      time.Time
-	reconnects uint64 // of the connection, until then
-	told       bool   // [Until] has given it to its caller
+	reconnects uint64 // reconnects of the connection before it
+	told       bool   // [Until] has reported it to its caller
 }
 
 // Is reports whether op was denied on exactly this subject.

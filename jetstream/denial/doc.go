@@ -1,8 +1,9 @@
-// Package denial tells what a NATS server has denied a connection: publishing to a subject, or
-// subscribing to one.
+// Package denial reports what a NATS server has denied a connection: publishing or subscribing to
+// a subject.
 //
 // The server reports a denial to the connection, as a permissions violation, and not to the
-// request, which is never answered. nats.go keeps only the last error of a connection, so of two
-// denials at a time one would be lost, and any later error hides both. This package hears every
-// one, before the error handler of the application, and keeps the last 64 of each connection.
+// request, which is never answered. nats.go keeps only the last error of a connection: of two
+// denials at a time one would be lost, and any later error would hide both. This package receives
+// every denial, before the application's error handler does, and keeps the last 64 of each
+// connection.
 package denial

@@ -14,9 +14,9 @@ import (
 // kept is how many denials of a connection are kept.
 const kept = 64
 
-// ear hears each error that a connection's server reports.
+// An ear receives each error that a connection's server reports.
 type ear struct {
-	before sync.Once // puts it before the application's error handler
+	before sync.Once // installs it in front of the application's error handler
 
 	mu        sync.Mutex
 	count     uint64   // of denials that were heard
@@ -26,9 +26,9 @@ type ear struct {
 	news      chan struct{} // closed when a denial is heard
 }
 
-// ears holds the ears by connection ([weak.Pointer] of [nats.Conn]). No lock is held while a
-// connection is asked for anything: one whose socket is blocked does not answer, and must not
-// hold up the others.
+// ears holds the ears by connection ([weak.Pointer] of [nats.Conn]). No lock is held during a call
+// of a connection: a connection whose socket is blocked does not return, and must not block the
+// others.
 var ears sync.Map
 
 // earOf returns the ear of a connection.
@@ -48,7 +48,7 @@ func earOf(nc *nats.Conn) *ear {
 	return e
 }
 
-// wrap puts the ear before the connection's present error handler.
+// wrap installs the ear in front of the connection's current error handler.
 func (e *ear) wrap(nc *nats.Conn) {
 	handle := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
@@ -59,7 +59,7 @@ func (e *ear) wrap(nc *nats.Conn) {
 	})
 }
 
-// hear keeps err if it is a denial that was not heard before, and passes it to the listeners.
+// hear stores err if it is a new denial, and passes it to the listeners.
 func (e *ear) hear(nc *nats.Conn, err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -90,7 +90,7 @@ func (e *ear) hear(nc *nats.Conn, err error) {
 	}
 }
 
-// knows reports whether this very error was heard. The caller holds the lock.
+// knows reports whether this error value was received before. The caller holds the lock.
 func (e *ear) knows(err error) bool {
 	return slices.ContainsFunc(e.denials, func(d Denial) bool { return d.Err == err })
 }
@@ -98,9 +98,9 @@ func (e *ear) knows(err error) bool {
 // patience is how long settle waits.
 const patience = 100 * time.Millisecond
 
-// settle waits until the last denial that nats.go knows of was heard, because nats.go calls error
-// handlers on a goroutine of its own. If the application has replaced the handler since, that
-// takes the whole patience, and the denial is heard here.
+// settle waits until the ear has received the last denial that nats.go knows, because nats.go
+// calls error handlers on a goroutine of its own. If the application has replaced the handler
+// since, settle waits for the whole patience, and then passes the denial to the ear itself.
 func (e *ear) settle(nc *nats.Conn) {
 	last := nc.LastError()
 	if !errors.Is(last, nats.ErrPermissionViolation) {
@@ -126,7 +126,7 @@ func (e *ear) settle(nc *nats.Conn) {
 	}
 }
 
-// Listen has f called with each denial of the connection, until forget is called, also if the
+// Listen calls f with each denial of the connection until forget is called, also if the
 // application has replaced the error handler before. f must not wait for the connection.
 func Listen(nc *nats.Conn, f func(Denial)) (forget func()) {
 	e := earOf(nc)
@@ -154,8 +154,8 @@ type Since struct {
 	count uint64
 }
 
-// Now returns a Since that begins now. It knows what the server has reported until a round trip
-// that follows, such as [nats.Conn.Flush].
+// Now returns a Since that begins now. A round trip such as [nats.Conn.Flush] makes sure that it
+// has the denials of everything sent before.
 func Now(nc *nats.Conn) Since {
 	e := earOf(nc)
 	e.settle(nc)
@@ -182,13 +182,14 @@ func (s Since) Find(match func(Denial) bool) (Denial, bool) {
 	return Denial{}, false
 }
 
-// lasting is the age of a denial of publishing that explains nothing any more. That of a
-// subscription lasts: a connection subscribes to its inbox once, and hears once that it may not.
+// lasting is the age after which a denied publish no longer explains a failure. A denied
+// subscription explains one for longer: a connection subscribes to its inbox once, and is told
+// once that it may not.
 const lasting = time.Minute
 
-// Why returns the newest denial that matches and may be why something on the connection is not
-// answered: not one of publishing that [Until] has given to its caller or that is old, nor one of
-// before the last reconnect, because nats.go then subscribes again.
+// Why returns the newest denial that matches and may explain a missing answer on the connection.
+// It leaves out denied publishes that are old or that [Until] has reported to its caller, and
+// denials from before the last reconnect, because nats.go then subscribes again.
 func Why(nc *nats.Conn, match func(Denial) bool) (Denial, bool) {
 	e := earOf(nc)
 	e.settle(nc)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recent remembers for a minute what was denied, by names of the caller's choice, so that it
-// need not be asked for again and again: a user's permissions change rarely. The zero value is
+// Recent remembers denials for a minute, by names that the caller chooses, so that a denied
+// request is not repeated all the time: a user's permissions change rarely. The zero value is
 // ready for use, by several goroutines.
 type Recent struct {
 	mu sync.Mutex

@@ -51,8 +51,8 @@ func Until(ctx context.Context, nc *nats.Conn, cause func(Denial) error) (_ cont
 	}
 }
 
-// tell notes that a caller receives this denial. It must not be taken for the cause of a later
-// timeout.
+// tell marks a denial as reported to a caller, so that [Why] does not take it for the cause of a
+// later timeout.
 func (e *ear) tell(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

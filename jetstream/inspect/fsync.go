@@ -20,7 +20,7 @@ import (
 type Fsync struct {
 	Class    FsyncClass
 	Interval time.Duration // FsyncInterval only
-	Why      string        // how the class was found out, or why it could not be
+	Why      string        // how the class was determined, or why it was not
 }
 
 // FsyncClass says when the server calls fsync.

@@ -30,8 +30,8 @@ type Race struct {
 	Subjects []string // the subjects of the stream that capture requests
 }
 
-// JetStream examines the JetStream of one mesh. Problems of JetStream are in the report;
-// the error says what kept it from examining.
+// JetStream examines the JetStream of one mesh. The report has the problems of JetStream; the
+// error says why the examination failed.
 func JetStream(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) (Report, error) {
 	info, err := api.Asking(ctx, js, `INFO"`, js.AccountInfo)
 	if err = api.Explain(js.Conn(), err, "ask for the account's limits"); jetstream.Off(err) {

@@ -1,3 +1,3 @@
-// Package quorum says which servers of a cluster keep a stream, and whether enough of them
-// are there to store messages.
+// Package quorum reports which servers of a cluster have replicas of a stream, and whether enough
+// of them are online to store messages.
 package quorum

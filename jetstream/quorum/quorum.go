@@ -10,13 +10,13 @@ import (
 
 // A Group is the servers of a cluster that have a replica of a stream.
 type Group struct {
-	Servers int      `json:"servers"`           // how many replicas there should be
+	Servers int      `json:"servers"`           // the configured number of replicas
 	Leader  string   `json:"leader,omitempty"`  // the server that stores; "": none, and nothing can be stored or read
-	Missing []string `json:"missing,omitempty"` // servers that do not have what the others have, and why: "n3 is offline"
+	Missing []string `json:"missing,omitempty"` // servers that lack messages, and why: "n3 is offline"
 }
 
-// A replica that was silent for so long, or lacks so many operations, is missing. A healthy
-// one of a busy stream is behind for moments.
+// A replica that was silent for so long, or lacks so many operations, counts as missing. On a busy
+// stream a healthy replica lags behind for moments.
 const (
 	replicaSilent = 5 * time.Second
 	replicaLags   = 1000
@@ -46,7 +46,7 @@ func Of(info *natsjs.StreamInfo) Group {
 // Replicated reports whether a cluster keeps the stream on several servers.
 func (g Group) Replicated() bool { return g.Servers > 1 }
 
-// Quorum reports whether so many servers are there that messages can be stored.
+// Quorum reports whether enough servers are online to store messages.
 func (g Group) Quorum() bool { return g.Leader != "" && len(g.Missing) <= (g.Servers-1)/2 }
 
 // MayLose returns how many servers more may fail before nothing can be stored.

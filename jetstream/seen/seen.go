@@ -41,9 +41,9 @@ func New(js natsjs.JetStream, m subject.Map, length time.Duration) *Window {
 // decides, by one atomic write; if another was first, Claim reads that claim. The key is
 // below the entity, so that only its workers can claim its ids.
 //
-// After jetstream.ErrExists the id is recorded, and the claim could not be read: by is the
-// holder only if it claimed the id before. After any other error nothing is decided. After
-// jetstream.ErrUncertain the id may be recorded: claim it again with the same by to find out.
+// After jetstream.ErrExists the id is recorded, but its holder could not be read: it is by only if
+// by has claimed the id before. After jetstream.ErrUncertain the id may be recorded: claim it
+// again with the same by to find out. After any other error nothing is decided.
 func (w *Window) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
 	token := subject.Escape(id)
 	if id == "" || len(token) > subject.MaxID {

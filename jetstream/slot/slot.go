@@ -310,9 +310,9 @@ func (s *Store) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
-// Free releases slots of an entity whose holder has died, and returns how many they were: runs
-// slots, whose tasks go on elsewhere, and all that were not renewed since a time. A holder
-// that lives all the same finds out when it renews them, and must stop its tasks.
+// Free releases slots of a holder that has died, and returns their number: as many as runs, whose
+// tasks go on elsewhere, and all that were not renewed since a time. A holder that is alive after
+// all finds out when it renews them, and must stop its tasks.
 func (s *Store) Free(ctx context.Context, entity, holder string, runs int, since time.Time) (n int, err error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
@@ -364,7 +364,8 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 		if !api.IsWrongSequence(err) {
 			return api.Uncertain(api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
-		// An earlier renewal whose answer was lost may have changed the revision, or is about to.
+		// An earlier renewal whose answer was lost may have changed the revision, or may still
+		// change it.
 		last, known := api.LastIn(err)
 		if !known {
 			if !pause.For(ctx, 5*time.Millisecond) {
@@ -386,7 +387,8 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 }
 
 // newest returns the last message of a slot's key, or [natsjs.ErrMsgNotFound], from a replica that
-// has the one with the sequence least. That one may have expired since, so it does not wait for ever.
+// has the message with the sequence least. That message may have expired, so newest does not wait
+// for ever.
 func (s *Store) newest(ctx context.Context, slot *Slot, least uint64) (api.Message, error) {
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		m, err := api.Newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))

@@ -57,7 +57,7 @@ func whichLeft(js natsjs.JetStream, name string) string {
 	for seq := uint64(1); text.Len() < 1000; {
 		msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
 		if err != nil {
-			break // there are no more, or the report goes without them
+			break // there are no more, or they cannot be read, and the report leaves them out
 		}
 		fmt.Fprintf(&text, "; %d of %s on %s", msg.Sequence, msg.Time.Format(time.StampMilli), msg.Subject)
 		seq = msg.Sequence + 1
@@ -66,7 +66,7 @@ func whichLeft(js natsjs.JetStream, name string) string {
 	for i := range all.Info() {
 		fmt.Fprintf(&text, "; consumer of %s: all up to %d acknowledged, %d after that are not, %d wait, delivered up to %d by %d deliveries, %d requests", i.Config.FilterSubject, i.AckFloor.Stream, i.NumAckPending, i.NumPending,
 			i.Delivered.Stream, i.Delivered.Consumer, i.NumWaiting)
-		if c := i.Cluster; c != nil { // it delivers only what most of its servers have noted
+		if c := i.Cluster; c != nil { // the consumer delivers only messages that most of its servers have recorded
 			fmt.Fprintf(&text, ", leader %s", c.Leader)
 			for _, r := range c.Replicas {
 				fmt.Fprintf(&text, ", %s current %t lag %d active %v", r.Name, r.Current, r.Lag, r.Active)

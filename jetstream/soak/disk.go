@@ -15,8 +15,8 @@ type disk struct {
 	owner *os.File // whose lock says that this process lives
 }
 
-// newDisk makes the directory dir a disk of so many bytes. Before that it removes the disks of
-// soaks that were killed, which would keep their memory for ever.
+// newDisk mounts a disk of so many bytes at the directory dir. Before that it removes the disks of
+// killed soaks, which would keep their memory for ever.
 func newDisk(dir string, bytes int64) (*disk, error) {
 	if _, err := unmountLost(); err != nil {
 		return nil, err

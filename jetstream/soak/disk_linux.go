@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// diskSource is what a disk of a soak has as its source in the list of mounts. Its owner holds a
-// lock on the file diskOwner in it as long as it lives, also if it is killed.
+// diskSource is the source of a soak's disk in the list of mounts. The soak holds a lock on the
+// disk's file diskOwner as long as it runs; the kernel releases the lock if the soak is killed.
 const diskSource, diskOwner = "aeemesh-soak", ".owner"
 
 // mount mounts a file system in memory at dir. The file that it returns has the owner's lock.

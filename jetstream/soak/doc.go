@@ -44,6 +44,6 @@
 // durable tasks. The model reads what is stored, and uses no code of the mesh but the
 // checkpoint's decoder.
 //
-// A harness that finds nothing must be able to find something: [Options].Break makes
-// workers break a promise, and the package's tests check that the soak notices each.
+// [Options].Break proves that the harness can find errors: it makes workers break a promise, and
+// the package's tests check that the soak notices each.
 package soak

@@ -51,8 +51,8 @@ type Options struct {
 	At   []Point
 	// To, if set, lists the agents that clients submit tasks to.
 	To []string
-	// Late is for how long a worker that was stopped at a point, and runs again, still waits
-	// there: its lane may have got the message again by then. Default: it does not wait.
+	// Late is how long a worker that was stopped at a point waits there after it runs again, so
+	// that its lane may get the message again before it goes on. Default: it does not wait.
 	Late time.Duration
 	// Break, if set, makes workers break a promise, to test that the soak notices: one of
 	// [Breaks].

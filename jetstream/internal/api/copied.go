@@ -44,8 +44,8 @@ func ofServer(h nats.Header, name string) string {
 	return value
 }
 
-// Genuine reports whether a user published a message on the subject where it is stored,
-// or the server put a deletion marker there. An answer of the server is not genuine.
+// genuine reports whether a user published a message on the subject where it is stored, or the
+// server put a deletion marker there. An answer of the server is not genuine.
 func genuine(h nats.Header, data []byte) bool {
 	if Copied(h) || len(h["Status"]) > 0 && len(h["Description"]) > 0 { // as in "404 Message Not Found"
 		return false
@@ -73,9 +73,9 @@ func WithoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error]
 	}
 }
 
-// NewestPublished is like newest but skips strays. For that it needs permission to read
-// the whole stream. Without it, or if the stream keeps one message of a subject, it finds
-// nothing below a stray.
+// NewestPublished is like [Newest] but skips strays. For that it needs permission to read the
+// whole stream. Without it, or if the stream keeps one message of a subject, it finds nothing
+// below a stray.
 func NewestPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
 	m, err := Newest(ctx, js, stream, subj)
 	if err != nil || m.Genuine() {

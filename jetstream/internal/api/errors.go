@@ -28,7 +28,7 @@ var (
 	ErrTooLarge    = errors.New("too large")
 )
 
-// ErrAccountFull is an [ErrFull] that no limit of a stream is the cause of.
+// ErrAccountFull is an [ErrFull] that is not caused by a limit of a stream.
 var ErrAccountFull error = accountFull{}
 
 type accountFull struct{}
@@ -69,8 +69,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// Uncertain adds [ErrUncertain] to an error of a write that may have been stored all the
-// Same.
+// Uncertain adds [ErrUncertain] to an error of a write that may have been stored all the same.
 func Uncertain(err error) error {
 	if err == nil || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable) {
 		return err

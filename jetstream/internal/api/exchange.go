@@ -12,10 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 )
 
-// Exchange sends a request and returns its first answer. It waits for requestTimeout at
-// most: a request that reached a server as it died is never answered. It fails with
-// [ErrDenied] as soon as the server reports that the subject is not permitted; such a
-// report comes as an error of the connection, not as an answer.
+// Exchange sends a request and returns its first answer. It waits for [RequestTimeout] at most: a
+// request that reached a server as it died is never answered. It fails with [ErrDenied] as soon as
+// the server reports that the subject is not permitted; such a report comes as an error of the
+// connection, not as an answer.
 func Exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
@@ -28,8 +28,8 @@ func Exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, err
 	return answer, err
 }
 
-// Asking calls f, which sends a request of JetStream's API by itself, to a subject with this
-// beginning, after [Prefix]; see [UntilDenied]. It fails with [ErrDenied] as soon as the
+// Asking calls f, which sends a request to JetStream's API itself. subject, after [Prefix], is the
+// beginning of the request's subject; see [UntilDenied]. It fails with [ErrDenied] as soon as the
 // server reports that the request is not permitted.
 func Asking[T any](ctx context.Context, js natsjs.JetStream, subject string, f func(context.Context) (T, error)) (T, error) {
 	ctx, stop := UntilDenied(ctx, js.Conn(), Prefix(js)+subject)

@@ -144,8 +144,8 @@ var timers = sync.Pool{New: func() any {
 	return t
 }}
 
-// leave withdraws a message whose sender has given up or was told of an error. It returns when the
-// message's bytes are no longer read: they belong to the caller.
+// leave withdraws a message whose sender has stopped waiting or got an error. When it returns, the
+// message's bytes, which belong to the caller, are no longer read.
 func (g *gathered) leave(m *nats.Msg) {
 	g.take(m.Reply)
 	g.mu.Lock()

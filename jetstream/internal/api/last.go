@@ -17,10 +17,10 @@ import (
 )
 
 // LastSequence asks a stream's leader for the sequence of the last message on the subjects of a
-// pattern, 0 if there is none. No JetStream request for that can be restricted by subject. So it
-// publishes a message to a subject of them that the leader must refuse, because it expects a last
-// sequence that no stream reaches. The refusal contains the real sequence. ask sends the
-// message and returns the answer.
+// pattern, 0 if there is none. NATS permissions cannot restrict any JetStream request for that by
+// subject. So it publishes a message to one of these subjects that the leader must refuse, because
+// the message expects a last sequence that no stream reaches. The refusal contains the real
+// sequence. ask sends the message and returns the answer.
 func LastSequence(ctx context.Context, stream, subject, pattern string, ask func(*nats.Msg) (*nats.Msg, error)) (uint64, error) {
 	for {
 		answer, err := ask(&nats.Msg{Subject: subject, Header: nats.Header{
@@ -38,7 +38,7 @@ func LastSequence(ctx context.Context, stream, subject, pattern string, ask func
 		if seq, ok := LastIn(err); ok {
 			return seq, nil
 		}
-		if !HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // else another write is under way
+		if !HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // otherwise another write is under way
 			return 0, fmt.Errorf("ask for the last sequence under %s: %w", pattern, err)
 		}
 		if !pause.For(ctx, time.Millisecond) {
@@ -50,8 +50,8 @@ func LastSequence(ctx context.Context, stream, subject, pattern string, ask func
 // unreachable is a sequence that no stream reaches.
 var unreachable = []string{strconv.FormatInt(math.MaxInt64, 10)}
 
-// refusedAt returns the sequence that a refusal names, without decoding the JSON, which
-// takes longer than all the rest of the question. Every new task asks.
+// refusedAt returns the sequence that a refusal names. It does not decode the JSON, which would
+// take longer than the rest of the request, and every new task makes one.
 func refusedAt(answer []byte) (seq uint64, ok bool) {
 	_, rest, found := bytes.Cut(answer, []byte(`"err_code":10071,"description":"wrong last sequence: `))
 	number, _, end := bytes.Cut(rest, []byte(`"`))

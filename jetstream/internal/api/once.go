@@ -20,8 +20,8 @@ import (
 // id. Readers recognise a message that is stored twice by other means (a run's record, an
 // envelope's id).
 
-// PublishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate",
-// known says whether the message is stored at seq. If it is not, or known may not look,
+// PublishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate", known
+// says whether the message is stored at seq. If it is not, or known lacks the permission to look,
 // PublishOnce publishes the message again with the id another ("": none). It fails with
 // [ErrDenied] as soon as the server reports that the subject is not permitted.
 func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) bool) (*natsjs.PubAck, error) {

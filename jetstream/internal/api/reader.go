@@ -9,7 +9,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A reader reads one stream through an ephemeral consumer.
+// A Reader reads one stream through an ephemeral consumer.
 type Reader struct {
 	js     natsjs.JetStream
 	stream string
@@ -18,9 +18,9 @@ type Reader struct {
 	name   string // of the first consumer
 }
 
-// ErrRenewed: the consumer of a reader was lost. nats.go has made another one, which goes on behind the
-// last sequence that was read. If the stream was made anew, or restored from an older copy, that one
-// would miss messages.
+// ErrRenewed: the consumer of a reader was lost, and nats.go has made another one, which continues
+// after the last sequence that was read. If the stream was recreated, or restored from an older
+// copy, the new consumer would miss messages.
 var ErrRenewed = errors.New("the consumer was lost")
 
 // OpenReader opens a reader of a stream. It fails with [ErrDenied] as soon as the server
@@ -29,7 +29,7 @@ func OpenReader(ctx context.Context, js natsjs.JetStream, stream string, cfg nat
 	ctx, stop := UntilDenied(ctx, js.Conn(), Prefix(js)+"CONSUMER.CREATE."+stream+".")
 	defer stop()
 	cfg.InactiveThreshold = readerIdle
-	cfg.MaxResetAttempts = 1 // nats.go heeds no context while it makes another consumer
+	cfg.MaxResetAttempts = 1 // nats.go ignores the context while it makes another consumer
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrDenied) {
 		return nil, cause
@@ -64,9 +64,9 @@ const readHeartbeat = 500 * time.Millisecond
 // pulling. If the reader pulls again later, nats.go creates another consumer.
 const readerIdle = 30 * time.Second
 
-// Next waits for a message. With stored, it regularly checks whether the consumer has
-// pending messages, and returns nil if not. Without, it fails with [ErrRenewed] once the consumer was
-// lost.
+// Next waits for a message. With stored, it regularly checks whether the consumer has pending
+// messages, and returns nil if it has none. Without stored, it fails with [ErrRenewed] after the
+// consumer was lost.
 func (r *Reader) Next(ctx context.Context, stored bool) (natsjs.Msg, error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, 5*readHeartbeat)

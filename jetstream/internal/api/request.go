@@ -134,8 +134,8 @@ type clusterInfo struct {
 
 func (c *clusterInfo) leaderless() bool { return c != nil && c.Leader == "" }
 
-// errNoLeader: a replicated stream has no leader at the moment. Then the answer is of a
-// server that does not know what is stored, and says that nothing is.
+// errNoLeader: a replicated stream has no leader at the moment. Then the server that answers does
+// not know what is stored, and reports an empty stream.
 var errNoLeader = fmt.Errorf("%w: the stream has no leader", ErrUnavailable)
 
 // RequestTimeout is the timeout of one request.

@@ -35,8 +35,8 @@ func Scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from 
 	return WithoutStrays(ScanSince(ctx, js, stream, filter, from, time.Time{}))
 }
 
-// ScanSince is like scan but includes strays, and skips messages stored before since if
-// from is the beginning of the stream.
+// ScanSince is like [Scan] but includes strays, and skips messages stored before since if from is
+// the beginning of the stream.
 func ScanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)

@@ -70,8 +70,8 @@ func (s *Store) Write(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
-// WriteFrom is Write for a document of which a part is stored. It returns how much is stored then.
-// Each chunk has the time of one request.
+// WriteFrom is Write for a document of which a part is stored. It returns how much is stored
+// afterwards. Each chunk may take as long as one request.
 func (s *Store) WriteFrom(ctx context.Context, name string, data []byte, done Progress) (Progress, error) {
 	for done.Bytes < len(data) {
 		end := min(done.Bytes+s.ChunkSize(), len(data))
@@ -94,8 +94,8 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
 	return err
 }
 
-// Read fetches a document and verifies its size and digest. A replica that lags
-// behind may miss chunks, so it tries several times. Each chunk has the time of one request.
+// Read fetches a document and verifies its size and digest. A replica that lags behind may miss
+// chunks, so it tries several times. Each chunk may take as long as one request.
 func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 	for try := 0; ; try++ {
 		data, err := s.readChunks(ctx, o)
@@ -118,7 +118,7 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 
 // readChunks returns the beginning of a document, up to the first missing chunk.
 func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
-	var all [][]byte // joined at the end: what the record says of the size may be untrue
+	var all [][]byte // joined at the end: the size in the record may be wrong
 	for i, size := 0, int64(0); size < o.Size; i++ {
 		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(i)))
 		if errors.Is(err, natsjs.ErrMsgNotFound) {

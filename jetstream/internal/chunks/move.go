@@ -62,7 +62,8 @@ func (s *Store) readOld(ctx context.Context, o state.Object) (data []byte, err e
 	return data, nil
 }
 
-// readOldOfLeader is readOld by requests to the stream's leader: what it returns is all that there is.
+// readOldOfLeader is readOld by requests to the stream's leader, which has every chunk that is
+// stored.
 func (s *Store) readOldOfLeader(ctx context.Context, o state.Object) (data []byte, err error) {
 	subj := s.prefix() + o.Name[strings.LastIndexByte(o.Name, '/')+1:]
 	for seq := uint64(1); int64(len(data)) <= o.Size; {

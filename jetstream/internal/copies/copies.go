@@ -17,7 +17,8 @@ const wait = 250 * time.Millisecond
 // wrongStream refuses a message for another stream ([natsjs.ExpectedStreamHeader]).
 const wrongStream natsjs.ErrorCode = 10060
 
-// Subject is that of a task of the mesh's work queue, for an entity that there is not.
+// Subject returns the subject of a task in the mesh's work queue, for an entity that does not
+// exist.
 func Subject(m subject.Map) (string, error) { return m.Work("normal", "service.probe") }
 
 // Count returns how many streams store a message that is published on a subject. It asks with a
@@ -29,7 +30,7 @@ func Count(ctx context.Context, nc *nats.Conn, to string) (int, error) {
 		return 0, err
 	}
 	defer sub.Unsubscribe()
-	// Not through nats.go's JetStream, which takes the first answer only.
+	// nats.go's JetStream would take only the first answer.
 	msg := &nats.Msg{Subject: to, Reply: sub.Subject, Header: nats.Header{natsjs.ExpectedStreamHeader: {"none"}}}
 	if err := nc.PublishMsg(msg); err != nil {
 		return 0, err

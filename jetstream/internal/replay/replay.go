@@ -74,7 +74,7 @@ type part struct {
 	stream, filter string
 	after          uint64    // the last sequence that was read
 	time           time.Time // of that message
-	doubt          bool      // the stream may be another one: the connection was lost, or nothing new was found
+	doubt          bool      // the stream may have been recreated: the connection was lost, or nothing new was found
 }
 
 // open finds out what to read, and with Follow subscribes to it.
@@ -133,8 +133,8 @@ func (r *reader) wait(ctx context.Context) error {
 // that takes longer is read with the next one, or at the next look.
 const followSoon = 20 * time.Millisecond
 
-// rewind reads a part again from where its stream was made anew, or restored from an older copy: a
-// message that is newer than the last one that was read has a sequence that was read.
+// rewind goes back in a stream that was recreated, or restored from an older copy: there a message
+// that is newer than the last one read has a sequence that was already read.
 func (r *reader) rewind(ctx context.Context, p *part) error {
 	if !p.doubt {
 		return nil

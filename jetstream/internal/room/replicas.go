@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 )
 
-// MoreReplicas returns what the replicas of the account's streams reserve beyond the first of each:
-// the server names only that. It returns 0 if it cannot find out.
+// MoreReplicas returns how many bytes the account's streams reserve for their second and further
+// replicas: the server reports only the first. It returns 0 if it cannot find out.
 func MoreReplicas(ctx context.Context, js natsjs.JetStream) (file, memory uint64) {
 	for offset := 0; ; {
 		var page struct {

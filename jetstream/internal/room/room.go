@@ -36,8 +36,9 @@ func (p Probe) Fits(ctx context.Context, bytes int64) bool {
 		return true
 	}
 	fits, known := p.fits(ctx, bytes)
-	// The probe of another process may hold the room. It has its answer once the stream
-	// exists, so the stream may be deleted; a try that met one does not count.
+	// The probe stream of another process may use the space. That process has its answer once its
+	// stream exists, so the stream may be deleted here. An attempt that found such a stream does
+	// not count.
 	for n, all := 0, 0; !fits && known && n < tries && all < 10*tries && pause.For(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
 		if !p.remove(ctx) {
 			n++

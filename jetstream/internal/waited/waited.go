@@ -22,9 +22,9 @@ type look struct {
 // most is how many looks are kept. Beyond it every other one is dropped.
 const most = 64
 
-// Since returns the time of the earliest look since which some message has been waiting;
-// zero if none waits. A redelivered message counts as another delivery, so the time may
-// be too late.
+// Since returns the time of the earliest look at which a message that still waits was waiting;
+// zero if none waits. A redelivered message counts as another delivery, so the time may be too
+// late.
 func (w *Looks) Since(info natsjs.ConsumerInfo) time.Time {
 	now := look{info.TimeStamp, info.Delivered.Consumer, info.NumPending}
 	w.looks = slices.DeleteFunc(w.looks, func(l look) bool {
