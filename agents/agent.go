@@ -331,7 +331,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		a.Formats = formats(&def.Agent, true)
 		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
 		if err != nil {
-			if a.verdict.teamless { // the verdict says it, and where
+			if a.verdict.teamless { // the verdict has the reason, with its place
 				return nil
 			}
 			return err

@@ -48,9 +48,8 @@ func (b Budget) Validate() error {
 // budget a model without a known price is not called.
 func (b Budget) InDollars() bool { return b.RunUSD > 0 || b.TreeUSD > 0 }
 
-// DefaultAnswerTokens is the assumed length of an answer if the model's maximum
-// is not known and the document sets no limit: what adapters ask for whose API
-// requires a limit.
+// DefaultAnswerTokens is the assumed length of an answer if the model's maximum is not known and
+// the document sets no limit. Adapters whose API requires a limit request this one.
 const DefaultAnswerTokens = 8192
 
 // treasury accounts for the spending of one agent's runs.
@@ -285,9 +284,9 @@ func toldUsage(u state.Usage) json.RawMessage {
 	return raw
 }
 
-// Asking wraps a model so that each of its calls is admitted first, at a price
-// (see [model.Request].Admit), and has the cost of its usage; cost may be nil. A model
-// that routes between models does both itself, once for each route.
+// Asking wraps a model so that each of its calls is admitted first, at a price (see
+// [model.Request].Admit), and its usage gets a cost; cost may be nil. A model that routes between
+// models does both itself, once for each route.
 func Asking(price model.Price, cost func(model.Usage) (model.USD, bool), m model.Model) model.Model {
 	a := asked{m, price, cost}
 	if c, ok := m.(model.Continuer); ok {

@@ -75,7 +75,8 @@ func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 		case r.tools.tools[c.Name] == nil:
 			refused = r.tools.missing(c.Name)
 		case r.cut && i == len(r.calls)-1 && c.effect.Status == state.EffectPending:
-			// Its arguments may lack their end, and an adapter may have read none at all as {}.
+			// Its arguments may be incomplete, and an adapter may have turned missing ones into
+			// {}.
 			refused = &tool.Error{Kind: tool.ErrFailed, Tool: c.Name, Message: "not called: your turn reached its token limit before this call was complete; make it again, with less text before it"}
 		default:
 			continue

@@ -8,9 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
-// laneCapabilities are the capabilities of agents on a node with a durable
-// lane. To which platforms runs may be streamed is for the operator to permit, as
-// which servers a tool may reach.
+// laneCapabilities are the capabilities of agents on a node with a durable lane. The operator
+// permits the platforms to which runs may be streamed, like the servers that a tool may reach.
 var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration", "state.streaming_handoff"}
 
 // teamCapabilities are the capabilities of agents whose teams this runtime

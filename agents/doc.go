@@ -44,18 +44,16 @@
 // schema of its own. Goal, instructions, skills and constraints form the system
 // prompt; the constraints are last and numbered, as hard rules.
 //
-// [Agent].Notices lists what else the document declares. [Judge] decides by one
-// rule whether the agent is hosted (verdict.go): a field that a runtime MUST
-// honour and this one does not refuses the agent at safety levels strict and
-// regulated, whether a model, a program or a handler does its work, unless Options.AcceptUnhonoured names the
-// field. At the other levels it is a warning. required_capabilities and the
-// languages of conditions are negotiated by the same levels. A condition that
-// does not compile is treated like such a field; a condition in words is a
-// warning. Options.Open opens tools of protocols other than function; a tool
-// that it cannot open is not offered to the model. A function that is not
-// registered is an error. An agent that requires a person's approval and has
-// tools, or a team that its model leads, is refused: tool calls cannot be
-// approved yet.
+// [Agent].Notices lists what else the document declares. [Judge] decides by one rule whether the
+// agent is hosted (verdict.go): at safety levels strict and regulated the agent is refused because
+// of a field that a runtime MUST honour and this one does not, whether a model, a program or a
+// handler does its work, unless Options.AcceptUnhonoured names the field. At the other levels it
+// is a warning. required_capabilities and the languages of conditions are negotiated by the same
+// levels. A condition that does not compile is treated like such a field; a condition in words is
+// a warning. Options.Open opens tools of protocols other than function; a tool that it cannot open
+// is not offered to the model. A function that is not registered is an error. An agent that
+// requires a person's approval and has tools, or a team that its model leads, is refused: tool
+// calls cannot be approved yet.
 //
 // # The model
 //

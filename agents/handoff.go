@@ -98,8 +98,8 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 	return over, err
 }
 
-// moment describes to the rules where the run stands. The usage is also that of
-// the members of a team.
+// moment describes the state of the run for the rules. The usage includes that of a team's
+// members.
 func (l *loop) moment(ctx context.Context, task *mesh.Task, r *run) orchestrate.Moment {
 	used := usageOf(r.usage).Add(orchestrate.Used(ctx))
 	return orchestrate.Moment{

@@ -193,7 +193,7 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending, CallbackURL: c.callback}
 		if line.Status != state.EffectPending {
 			p.Status = aaif.ToolCallInFlight
-			if !line.At.IsZero() { // of a call of another platform, which may not say it
+			if !line.At.IsZero() { // a call of another platform may lack the time
 				p.SubmittedAt = state.Time(line.At)
 			}
 		}

@@ -73,9 +73,9 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	return l, notices, nil
 }
 
-// wideEnough refuses a window below the document's min_context_tokens, where the operator has
-// said how large it is (AAIF, LLM Provider Routing, step 4). Options.Models refuses routes whose
-// windows it knows; the offline model and Options.Model are not such routes.
+// wideEnough refuses a context window that is smaller than the document's min_context_tokens, if
+// the operator has set the window's size (AAIF, LLM Provider Routing, step 4). Options.Models
+// refuses routes whose windows it knows; the offline model and Options.Model are not such routes.
 func wideEnough(def *aaif.Definition, opts Options) error {
 	m := def.Agent.Model
 	if m == nil || opts.ContextTokens == 0 || m.MinContextTokens.Int64() <= int64(opts.ContextTokens) {

@@ -232,7 +232,7 @@ func (r *toolRate) look(ctx context.Context, minute string, shared bool) (map[st
 		}
 		alone = alone || in == &r.local
 	}
-	if now >= r.minute { // else it is of a call that is late
+	if now >= r.minute { // a late call belongs to an earlier minute
 		r.minute, r.before, r.alone = now, before, alone
 	}
 	return before, nil

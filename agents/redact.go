@@ -9,9 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// redacting removes secrets from a tool's description, results and errors: a service
-// that is sent a credential may send it back, and from there it would reach the
-// model, the checkpoint and the logs.
+// redacting removes secrets from a tool's description, results and errors: a service may send back
+// the credential that it gets, which would then reach the model, the checkpoint and the logs.
 type redacting struct {
 	tool.Tool
 	r *secret.Redactor
@@ -28,8 +27,8 @@ func redact(t tool.Tool, r *secret.Redactor) tool.Tool {
 // RepeatSafe returns the tool's own declaration.
 func (t redacting) RepeatSafe() bool { return tool.IsRepeatSafe(t.Tool) }
 
-// Definition returns the tool's own definition, with its schemas redacted. It is what
-// arguments are validated by, so the errors that quote it hold no secret either.
+// Definition returns the tool's definition, with its schemas redacted. Arguments are validated by
+// it, so the errors that quote it contain no secret either.
 func (t redacting) Definition() tool.Definition {
 	d := t.Tool.Definition()
 	d.Description, d.Parameters, d.Output = t.r.Scrub(d.Description), t.r.JSON(d.Parameters), t.r.JSON(d.Output)

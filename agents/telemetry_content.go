@@ -58,7 +58,8 @@ func (r *reporter) said(name, text string) attribute.KeyValue {
 	return attribute.String(name, r.secrets.Scrub(text))
 }
 
-// cut bounds a text of the conversation. Credentials go first: half of one would not be known.
+// cut bounds a text of the conversation. Credentials are removed first, because half a credential
+// would not be recognized.
 func (r *reporter) cut(text string) string { return clip.Text(r.secrets.Scrub(text), MaxContent) }
 
 func (r *reporter) message(m *model.Message) said {

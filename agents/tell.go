@@ -40,10 +40,9 @@ type restartEvent struct {
 	Text    string `json:"text"`
 }
 
-// turnStream streams the text of a turn of which the sender may already have a
-// part. Regenerated text is compared with that part and held back as long as
-// both agree. At the first difference the turn is streamed anew, with a
-// restartEvent.
+// turnStream streams the text of a turn, part of which the sender may already have. Regenerated
+// text is compared with that part, and not sent while both agree. At the first difference the turn
+// is streamed anew, with a restartEvent.
 type turnStream struct {
 	onDelta func(model.Delta) error // gets the deltas of a turn from its beginning; nil if the sender wants no stream
 	onRest  func(model.Delta) error // gets the deltas that continue the part already streamed; such a turn is no JSON answer

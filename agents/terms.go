@@ -17,7 +17,7 @@ const (
 	RuleTool      aaif.Rule = "tool"      // a tool cannot be used here
 	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted in storage
 	RuleLane      aaif.Rule = "lane"      // how a node without the durable lane differs from the document
-	RuleUnusable  aaif.Rule = "unusable"  // no agent can be made of the field, whatever the operator gives
+	RuleUnusable  aaif.Rule = "unusable"  // no configuration makes the field usable
 	RuleTelemetry aaif.Rule = "telemetry" // how telemetry differs from the document
 )
 

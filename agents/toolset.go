@@ -63,8 +63,8 @@ type toolEntry struct {
 	mu      sync.Mutex
 	listed  []listedTool      // the last list
 	schemas *schema.Pool      // the schemas of the last list; for a function, of the document
-	left    map[string]string // why the listed tools were left out that last were, by name
-	said    string            // the reason that was last logged why the tool is not available
+	left    map[string]string // why listed tools were left out the last time, by name
+	said    string            // the last logged reason why the tool is not available
 	lacks   string            // why no tool of the entry is offered, as published on the mesh; "": one is
 }
 
@@ -349,9 +349,8 @@ func (s *toolset) owners(lists [][]listedTool) map[string]*toolEntry {
 	return owners
 }
 
-// add offers an entry's tools and returns their number. If two tools have the
-// same name, that of the name's owner is offered, or else the first. A tool that
-// is left out is logged once.
+// add offers an entry's tools and returns their number. If two tools have the same name, the tool
+// of the name's owner is offered, or else the first. A tool that is left out is logged once.
 func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[string]*toolEntry) (added int) {
 	left := map[string]string{}
 	for _, t := range listed {
@@ -376,8 +375,8 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[
 	return added
 }
 
-// leaveOut records why listed tools are left out, by name, and logs those that were not left
-// out the last time.
+// leaveOut records why listed tools are left out, by name, and logs those that were offered
+// before.
 func (e *toolEntry) leaveOut(left map[string]string, log *slog.Logger) {
 	e.mu.Lock()
 	was := e.left
@@ -422,10 +421,10 @@ func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 	}
 }
 
-// warm has all sources list their tools before the first task. At safety levels
-// strict and regulated it returns an error for each tool that can never be
-// available as the document declares it; with Options.RequireTools, for each
-// tool that is missing. Servers wrote some of its words, so it is redacted.
+// warm has all sources list their tools before the first task. At safety levels strict and
+// regulated it returns an error for each tool that can never be available as the document declares
+// it; with Options.RequireTools, for each tool that is missing. The error is redacted, because it
+// quotes servers.
 func (s *toolset) warm(ctx context.Context) error {
 	lists, failed := s.ask(ctx)
 	var bad []error

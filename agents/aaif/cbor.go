@@ -38,8 +38,8 @@ func must[T any](v T, err error) T {
 
 var cborSimpleValues = must(cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(cborUndefined)))
 
-// cborDecMode makes the decoder of a document of so many bytes, of which each
-// element takes at least one.
+// cborDecMode makes the decoder for a document of so many bytes. Each element takes at least one
+// byte, which bounds their number.
 func cborDecMode(bytes, maxDepth int) (cbor.DecMode, error) {
 	elements := min(max(bytes, 16), math.MaxInt32) // the library's own limits
 	return cbor.DecOptions{

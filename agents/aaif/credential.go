@@ -13,7 +13,7 @@ import (
 // credentialForms are the forms in which services issue credentials.
 var credentialForms = []struct {
 	name  string
-	needs string // each match contains it: most texts do not
+	needs string // every match contains it, and most texts do not
 	form  *pattern.Pattern
 }{
 	{"a private key", "-----BEGIN ", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},

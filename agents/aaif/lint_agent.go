@@ -68,8 +68,7 @@ func (l *linter) model(a *Agent) {
 	}
 }
 
-// io warns of fields of io and runtime that say the opposite of one another, and
-// of a form of answers that lacks its schema.
+// io warns of contradicting fields of io and runtime, and of a structured format without a schema.
 func (l *linter) io(a *Agent) {
 	io, r := a.IO, a.Runtime
 	if io.Format == IOStructured && io.OutputSchema == nil && (a.Model == nil || a.Model.ResponseFormat == "") {

@@ -105,7 +105,7 @@ func yieldFlags(block reflect.Value, path string, yield func(string, **bool) boo
 	return true
 }
 
-// allocate makes every block below one; prune removes those that stayed empty.
+// allocate makes every block below a block; prune removes those that stayed empty.
 func allocate(block reflect.Value) {
 	for i := range block.NumField() {
 		if f := block.Field(i); isBlock(f) {

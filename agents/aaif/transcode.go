@@ -52,8 +52,8 @@ func YAMLPlaces(text []byte, maxDepth int) (out []byte, place func(pointer strin
 	return out, func(pointer string) (line, column int) { return at[pointer].line, at[pointer].column }, nil
 }
 
-// JSONPlaces returns the place of [YAMLPlaces] for a JSON text: of a member it is that
-// of its name. Each call reads the text.
+// JSONPlaces is [YAMLPlaces] for a JSON text. The place of a member is that of its name. Each call
+// of place reads the text.
 func JSONPlaces(text []byte) (place func(pointer string) (line, column int)) {
 	return func(pointer string) (line, column int) {
 		at := map[string]position{pointer: {}}

@@ -40,8 +40,8 @@ const maxYAMLIndicators = 128 << 10
 // yamlIndicators are those characters.
 const yamlIndicators = "[]{},:-?&*!|>'\"#%@`\n"
 
-// unixLines writes every line break as a line feed, which it is a notation for (YAML 1.2,
-// section 5.4). The scanner takes CR LF in quotes and after comments for two.
+// unixLines turns every line break into a line feed, which means the same (YAML 1.2, section 5.4).
+// The scanner counts CR LF in quotes and after comments as two line breaks.
 var unixLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // decodeYAML converts YAML to JSON text, with members in the order of the

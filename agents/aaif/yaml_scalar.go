@@ -50,8 +50,8 @@ func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string
 	return &p
 }
 
-// tabLost refuses a tab between the characters of a text without quotes: the scanner would
-// leave it out, and take 1, tab, 2 for 12.
+// tabLost refuses a tab within a text without quotes: the scanner drops it, and reads 1, tab, 2 as
+// 12.
 func tabLost(tk *token.Token, pointer string) *Problem {
 	if quoted(tk) || !strings.Contains(tk.Origin, "\t") {
 		return nil

@@ -43,9 +43,8 @@ type Set struct {
 	health  *route.Health  // of routes to models
 }
 
-// New makes a set. It reads the files that the configuration names, and
-// connects to nothing. A configuration that cannot work is an error, which joins a
-// [Problem] for each thing that is wrong.
+// New makes a set. It reads the files that the configuration names, and connects to nothing. If
+// the configuration is wrong, the error joins a [Problem] for each mistake.
 func New(cfg Config, opts Options) (*Set, error) {
 	s, bad := open(cfg, opts)
 	if err := bad.err(); err != nil {
@@ -55,8 +54,8 @@ func New(cfg Config, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// open makes a set, and notes what is wrong with the configuration. The set may be
-// used if nothing is.
+// open makes a set, and collects the problems of the configuration. The set may be used if there
+// are none.
 func open(cfg Config, opts Options) (*Set, *problems) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
@@ -70,7 +69,7 @@ func open(cfg Config, opts Options) (*Set, *problems) {
 	bad.note("", cfg.Learning.Apply(&learn.Config{}))
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
 	s.openSecrets(bad)
-	s.knowHanded(cfg.Programs.Env)
+	s.registerCredentials(cfg.Programs.Env)
 	s.openOutbound(bad)
 	s.openMCP(bad)
 	s.openModels(bad)

@@ -10,16 +10,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// checkBounds refuses bounds of sections budget and tree that are given and are not
-// greater than 0: in the sections' Go types 0 means that a bound is left out. An
-// amount of dollars that rounds to 0 counts as 0.
+// checkBounds refuses bounds of sections budget and tree that are 0 or less: in the sections' Go
+// types 0 means that there is no bound. An amount of dollars that rounds to 0 counts as 0.
 func (ps *problems) checkBounds(text jsontext.Value) {
 	var given struct {
 		Budget map[string]jsontext.Value `json:"budget"`
 		Tree   map[string]jsontext.Value `json:"tree"`
 	}
 	if err := jsonv2.Unmarshal(text, &given); err != nil {
-		return // Read has said what does not fit
+		return // Read has reported the values that do not fit
 	}
 	check := func(section string, members map[string]jsontext.Value, absent string) {
 		for _, name := range slices.Sorted(maps.Keys(members)) {

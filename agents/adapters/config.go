@@ -73,9 +73,8 @@ type Directory struct {
 // MaxConfig is the maximum size of a configuration, in bytes.
 const MaxConfig = 1 << 20
 
-// Read reads a configuration in YAML or JSON. It is strict: see the package
-// comment. An empty file is the zero Config. A bound of sections budget and tree that
-// the file gives is greater than 0.
+// Read reads a configuration in YAML or JSON. It is strict: see the package comment. An empty file
+// is the zero Config. Bounds in sections budget and tree must be greater than 0.
 func Read(data []byte) (Config, error) {
 	c, bad := read(data)
 	if err := bad.err(); err != nil {
@@ -84,9 +83,9 @@ func Read(data []byte) (Config, error) {
 	return c, nil
 }
 
-// Check returns all that [Read] and [New] have against a configuration, in the order
-// of the file. Like them it connects to nothing. If amend is not nil, it may change what
-// was read, before New sees it.
+// Check returns all problems that [Read] and [New] find in a configuration, in the order of the
+// file. Like them it connects to nothing. If amend is not nil, it may change the configuration
+// before New gets it.
 func Check(data []byte, amend func(*Config), opts Options) []*Problem {
 	c, bad := read(data)
 	if len(bad.all) == 1 && bad.all[0].Pointer == "" {
@@ -99,7 +98,7 @@ func Check(data []byte, amend func(*Config), opts Options) []*Problem {
 	_ = s.Close() // nothing was connected
 	unread := slices.Clone(bad.all)
 	for _, p := range more.all {
-		// What could not be read may be what is missing around it.
+		// The missing value may be one that could not be read.
 		if !slices.ContainsFunc(unread, func(u *Problem) bool { return strings.HasPrefix(u.Pointer+"/", p.Pointer+"/") }) {
 			bad.all = append(bad.all, p)
 		}
@@ -108,10 +107,10 @@ func Check(data []byte, amend func(*Config), opts Options) []*Problem {
 	return bad.all
 }
 
-// maxUnread is how many values that do not fit are looked for in a configuration.
+// maxUnread bounds the values that do not fit that are reported of one configuration.
 const maxUnread = 50
 
-// read reads what fits into a configuration, and notes what does not.
+// read reads the values that fit into a configuration, and reports the others.
 func read(data []byte) (Config, *problems) {
 	bad := &problems{}
 	text, err := bad.parse(data)
@@ -151,7 +150,7 @@ func (ps *problems) parse(data []byte) (jsontext.Value, error) {
 	}
 	text, place, err := aaif.YAMLPlaces(data, 0)
 	ps.place = place
-	var e *aaif.Error // which speaks of an AAIF document
+	var e *aaif.Error // its text speaks of an AAIF document
 	switch {
 	case errors.As(err, &e) && len(e.Problems) == 1:
 		p := e.Problems[0]
@@ -164,8 +163,8 @@ func (ps *problems) parse(data []byte) (jsontext.Value, error) {
 	return text, err
 }
 
-// explain notes in the file's words what is wrong with it, and returns where; "" if
-// the whole file is.
+// explain reports a problem of the file in the file's terms, and returns its place; "" means the
+// whole file.
 func (ps *problems) explain(err error) jsontext.Pointer {
 	var semantic *jsonv2.SemanticError
 	if !errors.As(err, &semantic) {
@@ -221,8 +220,7 @@ func without(text jsontext.Value, at jsontext.Pointer) (jsontext.Value, error) {
 	return json.Marshal(whole)
 }
 
-// wanted says what has to stand in the place of a value that does not fit; "" if its Go
-// type does not say it.
+// wanted describes the kind of value that a place needs; "" if its Go type does not say.
 func wanted(t reflect.Type) string {
 	if t == nil {
 		return ""

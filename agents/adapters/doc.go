@@ -15,9 +15,8 @@
 //
 // # The configuration
 //
-// A [Config] says what documents may use: which endpoints, servers and secrets,
-// at which cost. Documents come from anywhere and can only ask. The file is
-// YAML or JSON, and is read strictly: an unknown name is an error, so that a
-// typing error never permits anything. [Check] reports all that is wrong with one, at its
-// place.
+// A [Config] says what documents may use: which endpoints, servers and secrets, at which cost.
+// Documents come from anywhere and can only ask. The file is YAML or JSON, and is read strictly:
+// an unknown name is an error, so that a typing error never permits anything. [Check] reports all
+// problems of a file, with their places.
 package adapters

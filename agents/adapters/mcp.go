@@ -48,11 +48,11 @@ func (s *Set) openMCP(bad *problems) {
 	s.openers[aaif.ProtocolMCP] = servers.Open
 }
 
-// checkMCP returns what is wrong with a server. Its credential needs the sections
-// before this one: it is looked at if they are right.
+// checkMCP returns what is wrong with a server. credential says whether to check its credential,
+// which depends on the sections before this one.
 func (s *Set) checkMCP(name string, credential bool) error {
 	server := s.cfg.MCPServers[name]
-	s.knowHanded(server.Env)
+	s.registerCredentials(server.Env)
 	if err := server.CheckNamed(name); err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func (s *Set) checkMCP(name string, credential bool) error {
 // credentialName matches names of variables that hold a credential.
 var credentialName = pattern.Of(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
 
-// knowHanded registers the credentials in a program's environment with the Redactor, so
-// that they are removed from results and logs: the values of variables that are named
-// like one, or that documents may read as one, and values that have the form of one. Of a
-// URL, the parts that are secret are registered, too.
-func (s *Set) knowHanded(env []string) {
+// registerCredentials registers the credentials in a program's environment with the Redactor, so that they
+// are removed from results and logs: the values of variables whose names suggest a credential or
+// that documents may read as one, and values in the form of a credential. It also registers the
+// secret parts of URLs.
+func (s *Set) registerCredentials(env []string) {
 	for _, name := range env {
 		name, value, given := strings.Cut(name, "=")
 		if !given {

@@ -173,7 +173,7 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	}
 	first, primary := nameOf(m), m.Provider != "" || m.BaseURL != ""
 	switch {
-	case !primary: // there is no primary route to attempt: the fallbacks are walked (AAIF, LLM Provider Routing, step 2)
+	case !primary: // without a primary route the fallbacks are tried (AAIF, LLM Provider Routing, step 2)
 		first = m.Fallbacks[0].Provider
 	case m.Preferred == "":
 		return nil, nil, errors.New("/agent/model/preferred: the model of the provider is not named")

@@ -14,12 +14,12 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
-// Problem is what is wrong at one place of a configuration.
+// Problem is a mistake at one place of a configuration.
 type Problem struct {
 	Pointer      string // of the place (RFC 6901); "": the file as a whole
 	Line, Column int    // in the file, from 1; 0: not known
 	Message      string // begins with the pointer, where there is one
-	Err          error  // that it was made from; may be nil
+	Err          error  // the error behind it; may be nil
 }
 
 func (p *Problem) Error() string {
@@ -49,8 +49,8 @@ func (ps *problems) add(at jsontext.Pointer, message string, err error) {
 	ps.all = append(ps.all, p)
 }
 
-// placeOf returns the place of a value, or of the object that lacks it. An element of a
-// list that the file lacks comes from elsewhere, as from a flag, and has no place.
+// placeOf returns the place of a value, or of the object that lacks it. A list element that is not
+// in the file comes from elsewhere, for example from a flag, and has no place.
 func (ps *problems) placeOf(at jsontext.Pointer) (line, column int) {
 	for ps.place != nil && at != "" {
 		if line, column = ps.place(string(at)); line > 0 {
@@ -64,8 +64,8 @@ func (ps *problems) placeOf(at jsontext.Pointer) (line, column int) {
 	return 0, 0
 }
 
-// note notes each error that err joins, about the value at a pointer. An error names
-// the members below it in front of its text: "allow[0]: it is ...".
+// note adds a problem for each error that err joins. The errors are about the value at a pointer;
+// an error about a member below begins with its path: "allow[0]: it is ...".
 func (ps *problems) note(at jsontext.Pointer, err error) {
 	for _, text := range texts(err) {
 		place, text := within(at, text)
@@ -86,8 +86,8 @@ func (ps *problems) err() error {
 	return errors.Join(all...)
 }
 
-// texts returns the text of each error that err joins, with the words that wrap it in
-// front.
+// texts returns the text of each error that err joins, each with the prefix of the errors that
+// wrap it.
 func texts(err error) []string {
 	var parts []string
 	prefix := ""
@@ -120,8 +120,8 @@ func texts(err error) []string {
 	return parts
 }
 
-// within follows the members that a text names in front: outbound.allow[0], or
-// /outbound/allow/0. It returns the pointer to the last, and the text behind.
+// within follows the path at the beginning of a text: outbound.allow[0], or /outbound/allow/0. It
+// returns the pointer to the last member, and the rest of the text.
 func within(at jsontext.Pointer, text string) (jsontext.Pointer, string) {
 	for {
 		path, rest, ok := strings.Cut(text, ": ")

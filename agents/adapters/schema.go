@@ -6,8 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Sections returns the JSON Schemas of the sections of a configuration, by their names:
-// of budget and tree with their members, of the others that they are objects.
+// Sections returns the JSON Schemas of the sections of a configuration, by name. The schemas of
+// budget and tree have the members; the others say only that the section is an object.
 func Sections() map[string]any {
 	out := make(map[string]any)
 	for _, name := range members(reflect.TypeFor[Config]()) {

@@ -96,7 +96,7 @@ func (s *Set) openSecrets(bad *problems) {
 			continue
 		}
 		if cfg.Command != nil {
-			s.knowHanded(cfg.Command.Env)
+			s.registerCredentials(cfg.Command.Env)
 		}
 		s.secrets.Vaults[name] = secret.Guard(v, cfg.options(cfg.Allow))
 		s.vaults[name] = secret.Guard(v, cfg.options([]string{"**?version=**#**"}))

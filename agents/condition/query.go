@@ -52,7 +52,7 @@ func (q *Query) Result(ctx context.Context, v Value) (stdjson.RawMessage, error)
 		if err != nil {
 			return nil, err
 		}
-		b.Walk(result) // its text repeats what is one value: {a: @, b: @}
+		b.Walk(result) // the text of the result may repeat a value: {a: @, b: @}
 		return stdjson.Marshal(result)
 	})
 	if err != nil {

@@ -197,8 +197,8 @@ func Unfenced(s string) string {
 	return strings.TrimSpace(body)
 }
 
-// TakenIDs returns the ids of the calls in the request's conversation, for [FreshID]: an adapter
-// may be asked next that refuses a conversation in which an id is there twice.
+// TakenIDs returns the ids of the calls in the request's conversation, for [FreshID]: the next
+// turn may go to an adapter that refuses a conversation in which an id occurs twice.
 func TakenIDs(req *Request) map[string]bool {
 	ids := make(map[string]bool)
 	for _, m := range req.Messages {
@@ -251,8 +251,8 @@ func Tell(onDelta func(Delta) error, text string) error {
 	return nil
 }
 
-// CallbackError marks an error of the caller's callback on its way out of an adapter, which
-// returns Err itself.
+// CallbackError marks an error of the caller's callback within an adapter. The adapter returns Err
+// itself.
 type CallbackError struct{ Err error }
 
 // Error is the error's own text.

@@ -122,7 +122,7 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// Error returns the kind, the message, the status and the retry advice, which is said once.
+// Error returns the kind, the message, the status and, once, the retry advice.
 func (e *Error) Error() string {
 	s := e.Kind.Error()
 	if e.Status != 0 {

@@ -77,13 +77,13 @@ func Arguments(text string) json.RawMessage {
 	return quoted
 }
 
-// maxNesting is how deep a model's JSON may nest: with what is around it, it fits into an
-// envelope.
+// maxNesting is how deep a model's JSON may nest, so that it fits into an envelope together with
+// the levels around it.
 const maxNesting = 60
 
-// Holdable reports whether envelopes and Agent States can hold a model's JSON: it is I-JSON
-// (RFC 7493), so it names no member twice and has no half of a surrogate pair, and it nests no
-// deeper than 60 arrays and objects.
+// Holdable reports whether envelopes and Agent States can contain a model's JSON: it is I-JSON
+// (RFC 7493), so it has no duplicate names and no lone surrogates, and it is nested at most 60
+// deep.
 func Holdable(raw []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	for dec.StackDepth() <= maxNesting {

@@ -145,7 +145,7 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 	return other
 }
 
-// errSilent is the cause with which a try is cancelled whose time is over.
+// errSilent is the cause with which an attempt is cancelled when its time is over.
 var errSilent = errors.New("the member's time is over")
 
 // try makes one call, within the time that a try of the member has.
@@ -231,7 +231,8 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 	}
 }
 
-// pauseIn stops the run in the middle of a call, as it was asked to. nil: it is to go on.
+// pauseIn stops the run in the middle of a call, as requested. It returns nil if the run goes on
+// after all.
 func (w *work) pauseIn(ctx context.Context, a memberCall) error {
 	if a.pause != nil {
 		return a.pause(ctx)
@@ -361,8 +362,8 @@ func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall
 	}
 }
 
-// choose records which member was found, if the directory might find another
-// one later. A run stores it with the call, before the call is sent.
+// choose records the member that was found, if the directory might find another one later. A run
+// stores the record with the call, before it sends the call.
 func (w *work) choose(key string, p *Participant, m Member) {
 	if p.Ref == m.Entity && m.AgentID == "" {
 		return

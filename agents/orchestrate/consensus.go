@@ -120,9 +120,9 @@ func (b Ballot) vote(o Outcome) (json.RawMessage, bool) {
 	return value, err == nil
 }
 
-// normal returns the form in which outputs are compared: their canonical JSON (RFC 8785). If a
-// double would change one of the numbers, there is no such form: then numbers stay as they are
-// written. It fails for what is no JSON of one meaning, because of a name that comes twice.
+// normal returns the form in which outputs are compared: their canonical JSON (RFC 8785), or, if a
+// double would change a number, the same with the numbers as they are written. It fails for
+// ambiguous JSON, in which a name occurs twice.
 func normal(raw json.RawMessage) (json.RawMessage, error) {
 	canonical, err := envelope.Canonical(raw)
 	if !errors.Is(err, envelope.ErrNumber) {

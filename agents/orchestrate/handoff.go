@@ -201,8 +201,8 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 	return task.Delegate(ctx, mesh.Delegation{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
 }
 
-// receiver finds the receiver of a rule. A run that has called it before a crash calls the
-// same one again, also if another agent has the skill now: otherwise both would do the task.
+// receiver finds the receiver of a rule. After a crash a run calls the same receiver again, even
+// if another agent has the skill now: otherwise both would do the task.
 func (h *Handoffs) receiver(ctx context.Context, task *mesh.Task, r *handoffRule) (Member, error) {
 	if run := task.Run(); run != nil {
 		for _, c := range run.View().Mesh.Calls {

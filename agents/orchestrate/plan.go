@@ -79,8 +79,8 @@ func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	return p, nil
 }
 
-// HasModel reports whether a document names a model, be it as a fallback alone (AAIF, LLM
-// Provider Routing, requires no provider).
+// HasModel reports whether a document names a model, even if only as a fallback (AAIF, LLM
+// Provider Routing, does not require a provider).
 func HasModel(def *aaif.Definition) bool {
 	m := def.Agent.Model
 	return m != nil && (m.Provider != "" || m.BaseURL != "" || len(m.Fallbacks) > 0)

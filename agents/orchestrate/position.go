@@ -40,8 +40,8 @@ type chosen struct {
 	AgentID string `json:"agent_id,omitempty"`
 }
 
-// failure is a call that has failed, whose part is done by another try or another
-// member. A worker that resumes the run does not make the call again.
+// failure is a failed call whose part another attempt or another member does. A worker that
+// resumes the run does not make the call again.
 type failure struct {
 	Key     string          `json:"key"` // of the call, without its tries
 	Tries   int             `json:"tries"`
@@ -91,9 +91,9 @@ func (w *work) begin() error {
 	return nil
 }
 
-// anew begins another attempt at a run that failed: it keeps the outcomes that
-// succeeded, and the failures that are decided. These are of a swarm whose members
-// have all ended, and of steps of a pipeline that were skipped.
+// anew begins another attempt at a failed run. It keeps the successful outcomes, and the failures
+// that are final: those of a swarm whose members have all ended, and those of skipped pipeline
+// steps.
 func (w *work) anew(scope string) {
 	w.pos.Scope, w.pos.Failed = scope, nil
 	heard := w.pos.heard()
@@ -227,8 +227,8 @@ func (w *work) ended(slot int) *Outcome {
 	return nil
 }
 
-// stage has the position stored with the next call or commit of the run. Of what is
-// staged at a time only the last one encodes the position.
+// stage stores the position with the next call or commit of the run. If it was called several
+// times before that, only the last call encodes the position.
 func (w *work) stage(step state.Step) {
 	if w.run == nil {
 		return

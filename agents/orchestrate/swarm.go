@@ -175,8 +175,8 @@ func (s *swarm) place(alias string) (int, error) {
 	return i, nil
 }
 
-// Slots of outcomes: for a member and for the referee it is the index in the
-// plan; the slots of scores and of the synthesizer follow after those.
+// scoreSlot and mergeSlot return slots of outcomes. The slot of a member or the referee is its
+// index in the plan; the slots of scores and of the synthesizer follow after those.
 func (s *swarm) scoreSlot(evaluator, candidate int) int {
 	return len(s.plan.Members)*(1+evaluator) + candidate
 }

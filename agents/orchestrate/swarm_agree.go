@@ -150,9 +150,8 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 	return output, nil
 }
 
-// scorerMayPass reports whether one of those who score failed in a way that
-// another try may change. Then only those who failed are asked again: see
-// [work.anew].
+// scorerMayPass reports whether a scorer failed in a way that a retry may change. Then only the
+// failed scorers are asked again: see [work.anew].
 func (s *swarm) scorerMayPass() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

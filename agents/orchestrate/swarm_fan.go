@@ -41,14 +41,14 @@ type fan struct {
 	room    int64 // bytes left for further outputs
 	running int
 	halts   chan halt
-	halted  map[int]halt  // of those that run, the calls that wait for the others to end, by their slots
+	halted  map[int]halt  // running calls that wait for the others to end, by slot
 	waits   []state.Wait  // the answers of people that are still missing
 	fresh   int           // number of outcomes that are not committed
 	took    time.Duration // the duration of the last commit
 }
 
-// halt is a call that was interrupted because the run is to stop. A commit would park the
-// run while others work on the live lane, whose work would be lost, so it waits for them.
+// halt is a call that was interrupted because the run was asked to stop. A commit would park the
+// run, and the work of members on the live lane would be lost, so the call waits for them.
 type halt struct {
 	slot int
 	done chan struct{} // closed if the run goes on after all

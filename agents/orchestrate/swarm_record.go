@@ -82,9 +82,8 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 	s.trimOutputs(maxKept)
 }
 
-// trim removes what does not fit into room bytes: of outputs and values of
-// votes it keeps at most maxKept bytes, and the words of judges and of errors
-// have what they leave.
+// trim removes what does not fit into room bytes. It keeps at most maxKept bytes of outputs and
+// values of votes; the texts of judges and errors get the rest.
 func (s *Record) trim(room int) {
 	s.trimWords(room - s.trimOutputs(min(room, maxKept)))
 }

@@ -66,7 +66,7 @@ func (a *Answer) words() string {
 	case kind == "text/plain":
 		text = decodeText(a.Body, params["charset"])
 	}
-	runes := []rune(a.secrets.Scrub(oneLine(a.secrets.Scrub(text)))) // in one line it may have what it had in pieces
+	runes := []rune(a.secrets.Scrub(oneLine(a.secrets.Scrub(text)))) // joining lines may join the parts of a secret
 	if len(runes) > maxWords {
 		return string(runes[:maxWords]) + "…"
 	}
@@ -94,8 +94,7 @@ func said(v any, depth int) string {
 	return ""
 }
 
-// oneLine makes one line of a stranger's text, and removes characters that are
-// not printable.
+// oneLine joins a peer's text into one line, and removes characters that are not printable.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -122,8 +121,8 @@ func isText(kind string) bool {
 	return false
 }
 
-// windows1252 has the characters of the bytes 0x80 to 0x9F; the others are those of
-// Unicode. A table of golang.org/x/text takes 100 KB of the program.
+// windows1252 has the characters of the bytes 0x80 to 0x9F; all others equal Unicode's. The table
+// of golang.org/x/text would add 100 KB to the program.
 var windows1252 = []rune("€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008DŽ\u008F\u0090‘’“”•–—˜™š›œ\u009DžŸ")
 
 // decodeText converts a text to UTF-8. The only other supported charset is

@@ -208,8 +208,8 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 	}, nil
 }
 
-// withPair adds a pair to a query, in place of all of its name. The others stay
-// as they were written. Some servers take a semicolon for a separator, too.
+// withPair sets a pair in a query, in place of all pairs of that name. The other pairs stay as
+// they are written. Some servers also treat a semicolon as a separator.
 func withPair(query, name, value string) string {
 	var out []string
 	for pairs := range strings.SplitSeq(query, "&") {

@@ -168,7 +168,7 @@ func noteRedirects(client *http.Client, redirected *bool) *http.Client {
 	return &own
 }
 
-// authorities is where an operator names the authorities of servers' certificates.
+// authorities is the setting with the certificate authorities of servers.
 const authorities = "outbound.ca_file"
 
 // afterRedirect ends the message of a failure that came after a redirect.

@@ -28,8 +28,8 @@ const (
 // Config says which program to run and with which limits. Only Command is
 // required.
 type Config struct {
-	// Command is the program and its arguments; see [SplitCommand]. Only the
-	// operator sets it: no document can name it.
+	// Command is the program and its arguments; agents.SplitCommand makes them of a command line.
+	// Only the operator sets it: no document can name it.
 	Command []string
 	// Env is its complete environment, as NAME=value; see [subprocess.Env].
 	// Default: empty. Nothing is inherited.
@@ -45,9 +45,9 @@ type Config struct {
 	// WriteTimeout is how long the program may take to read a task from its
 	// standard input, before its sender gets E_UNAVAILABLE. Default 10 s.
 	WriteTimeout time.Duration
-	// StreamTimeout is how long the program's output waits for a task of which
-	// MaxLine bytes of stream envelopes are not sent yet. If none is sent in that
-	// time, the rest of the task's stream is dropped. Default 10 s.
+	// StreamTimeout is how long reading the program's output pauses when MaxLine bytes of a task's
+	// stream are not sent yet. If nothing is sent in that time, the rest of the task's stream is
+	// dropped. Default 10 s.
 	StreamTimeout time.Duration
 	// Linger is how long a cancelled or timed out task keeps its place until
 	// the program has answered it as well, so that the program never has more

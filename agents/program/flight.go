@@ -70,7 +70,7 @@ func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) 
 		case <-f.streamed.more:
 			x.sendStream(ctx, f)
 		case o := <-f.done:
-			x.sendStream(ctx, f) // the last of it may have come with the answer
+			x.sendStream(ctx, f) // its last part may have arrived with the answer
 			return o.payload, o.err
 		case <-ctx.Done():
 			x.linger(id, f)

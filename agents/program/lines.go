@@ -136,8 +136,9 @@ func (x *process) take(line []byte) {
 	}
 }
 
-// unread handles a line that cannot be read. If it is the answer to a task under way, the task
-// fails with problem: its sender would wait until the deadline and learn nothing of the cause.
+// unread handles a line that cannot be read. If it was meant as the answer to a task under way,
+// the task fails with problem: otherwise its sender would wait until the deadline, and not learn
+// the cause.
 func (x *process) unread(line []byte, reason string, problem *envelope.Error) {
 	f := x.meant(line)
 	if f == nil {
@@ -149,8 +150,8 @@ func (x *process) unread(line []byte, reason string, problem *envelope.Error) {
 	f.done <- outcome{err: problem}
 }
 
-// The members that say to which task a line belongs, and whether it ends it, in a line that is no
-// JSON: quotes of both kinds occur, because programs print dictionaries.
+// These patterns find reply_to and type in a line that is not JSON. They accept both kinds of
+// quotes, because programs print Python dictionaries.
 var (
 	namesTask = pattern.Of(`reply_to["']\s*:\s*["']([^"'\\]+)["']`)
 	namesType = pattern.Of(`type["']\s*:\s*["']([^"'\\]+)["']`)
@@ -188,8 +189,8 @@ func (x *process) meant(line []byte) *flight {
 	return f
 }
 
-// unreadable says why a line is about no task, without a word of the line. err
-// is the error of reading it; nil if it has no reply_to.
+// unreadable says why a line belongs to no task, without quoting the line. err is the error of
+// reading it; nil if the line has no reply_to.
 func unreadable(line []byte, err error) string {
 	const noObject = "it is no JSON object on one line"
 	var syntax *jsontext.SyntacticError
@@ -247,8 +248,8 @@ func namesText(names []string) string {
 	return strings.Join(quoted, ", ") + more
 }
 
-// failure is the program's own error. A code of its own is sent unchanged, and so is one of the
-// mesh's, unless it is about the admission of a message.
+// failure reads the program's error. Its code is sent unchanged, unless it is a code of the mesh
+// about the admission of a message.
 func failure(payload stdjson.RawMessage) *envelope.Error {
 	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
 	var message struct {
@@ -278,8 +279,8 @@ func isCode(c envelope.Code) bool {
 	return len(c) <= maxCode && !strings.ContainsFunc(string(c), func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// ofMesh reports whether a code is about the admission of a message. A program gets tasks that
-// are admitted.
+// ofMesh reports whether a code is about the admission of a message. A program cannot send such a
+// code, because it gets only admitted tasks.
 func ofMesh(c envelope.Code) bool {
 	switch c {
 	case envelope.CodeInvalidEnvelope, envelope.CodeEncoding, envelope.CodeWrongRecipient, envelope.CodeUnexpectedType,
@@ -330,21 +331,21 @@ func (x *process) stderrLoop() {
 
 var errLineTooLong = errors.New("the line is too long")
 
-// endOfLine is how much of the end of a line that is too long is returned.
+// endOfLine is how many bytes of the end of an overlong line are returned.
 const endOfLine = 4 << 10
 
 // lineReader reads lines with a maximum length.
 type lineReader struct {
 	r   *bufio.Reader
 	max int
-	cut bool // a line that is too long is no error: its beginning is returned
+	cut bool // an overlong line is no error: its beginning is returned
 	buf []byte
 	end []byte // the end of a line that is too long
 }
 
-// next returns the next line with its newline; it is valid until the next call.
-// Of a line that is too long it returns the beginning and, with an error, the end.
-// At the end of input, the remaining text is returned together with the error.
+// next returns the next line with its newline; it is valid until the next call. For an overlong
+// line it returns the beginning and, with an error, the end. At the end of input, the remaining
+// text is returned together with the error.
 func (l *lineReader) next() ([]byte, error) {
 	l.buf, l.end = l.buf[:0], l.end[:0]
 	for {

@@ -10,9 +10,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// streamed is what the program has streamed for a task and the mesh has not sent yet. The read
-// loop adds to it, and the task's own goroutine sends it, which takes long while the server does
-// not store it: meanwhile the answers to other tasks are read.
+// streamed has the payloads that the program has streamed for a task and the mesh has not sent
+// yet. The read loop adds payloads and the task's own goroutine sends them, so the answers to
+// other tasks are read even while the server does not store a stream.
 type streamed struct {
 	mu    sync.Mutex
 	queue []json.RawMessage
@@ -31,7 +31,7 @@ func newStreamed() streamed {
 // itemCost is the memory that a payload needs beside its bytes.
 const itemCost = 64
 
-// put adds a payload, if there is room for it among most bytes, or nothing at all.
+// put adds a payload, if the queue is empty or the payload fits into most bytes.
 func (s *streamed) put(payload json.RawMessage, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

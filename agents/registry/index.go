@@ -92,8 +92,8 @@ func (x *Index) Taken(r *Record) (Card, bool) {
 	return x.first(func(c *Card) bool { return c.rivals(r) })
 }
 
-// rivals reports whether c is of another agent and has the record's entity, or
-// one of its aliases.
+// rivals reports whether c belongs to another agent and has the record's entity, or one of its
+// aliases.
 func (c *Card) rivals(r *Record) bool {
 	return c.Key != r.Key() && (c.Entity == r.Entity || slices.ContainsFunc(r.Aliases, func(a string) bool { return slices.Contains(c.Aliases, a) }))
 }

@@ -88,10 +88,9 @@ type Registered struct {
 	Replaced []string // the keys of the registrations that were removed for it
 }
 
-// Put registers a record, unless the same record is registered already. It
-// removes the registrations that it replaces afterwards: until they are gone,
-// readers find them, because they are the earlier ones. If Put fails between,
-// the next Put of the record removes the rest.
+// Put registers a record, unless the same record is registered already. Then it removes the
+// registrations that the record replaces; until they are removed, readers find these earlier ones.
+// If Put fails in between, the next Put of the record removes the rest.
 func (r *Registrar) Put(ctx context.Context, rec Record) (Registered, error) {
 	key := rec.Key()
 	out := Registered{Outcome: "new"}

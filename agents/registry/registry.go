@@ -13,8 +13,8 @@ var (
 	ErrNotFound = errors.New("not registered")
 	// ErrChanged: the key is not at the revision that the writer expects.
 	ErrChanged = errors.New("the registration has changed meanwhile")
-	// ErrAbsent: there is no registry, or this program may not read it. Any
-	// other error of List may pass.
+	// ErrAbsent: there is no registry, or this program may not read it. Any other error of List
+	// may be temporary.
 	ErrAbsent = errors.New("no registry")
 )
 

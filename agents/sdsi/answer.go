@@ -19,7 +19,7 @@ import (
 // get answers sdsi.schema.get.
 func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (json.RawMessage, error) {
 	var ask template.GetTask
-	if err := jsonv2.Unmarshal(payload, &ask); err != nil { // letter by letter, as the schema names the members
+	if err := jsonv2.Unmarshal(payload, &ask); err != nil { // member names are case-sensitive, as in the schema
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "the members scenario, schema_id, preferred_language and if_hash are strings, and schema_updates is true or false").WithCause(err)
 	}
 	v, err := d.wanted(ctx, ask)

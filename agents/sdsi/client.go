@@ -26,7 +26,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	known    map[question]*known
-	asking   map[*known]question // answers that are on their way
+	asking   map[*known]question // questions under way
 	contents map[content]string  // hashes
 }
 
@@ -40,17 +40,17 @@ type known struct {
 	stale  bool
 }
 
-// answer is what an agent has sent: a template, and patches beside it.
+// answer is an agent's answer: a template, and patches for it.
 type answer struct {
 	*template.GetResult
 
 	mu    sync.Mutex
-	whole *template.Template // with the patches that have not expired; nil: not put together yet
-	until time.Time          // when the next of them expires; zero: none does
+	whole *template.Template // the template with the patches that have not expired; nil: not computed yet
+	until time.Time          // when the next of these patches expires; zero: none does
 }
 
 // template returns the template with the patches that have not expired. A patch that does not
-// apply is left out: the agent takes payloads without its keys.
+// apply is left out: the agent accepts payloads without its keys.
 func (a *answer) template(now time.Time) *template.Template {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +72,8 @@ func (a *answer) template(now time.Time) *template.Template {
 	return a.whole
 }
 
-// Whole returns the template of an answer with its patches: those that have not expired at a
-// time, and that apply.
+// Whole returns the template of an answer with the patches that apply and have not expired at a
+// time.
 func Whole(got *template.GetResult, now time.Time) *template.Template {
 	return (&answer{GetResult: got}).template(now)
 }
@@ -180,8 +180,8 @@ func (c *Client) Get(ctx context.Context, entity string, ask template.GetTask) (
 	return c.get(ctx, entity, ask)
 }
 
-// get asks an agent that publishes templates for one. The answer is "not modified" only of
-// what was asked for, and a version has the content that it had before.
+// get requests a template from an agent. It refuses "not modified" for anything but the requested
+// template, and a version whose content differs from an earlier answer.
 func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
 	if reply, err = c.query(ctx, entity, intents.SchemaGet, ask, nil); err != nil {
 		return nil, nil, err
@@ -203,9 +203,8 @@ func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (
 	return got, reply, nil
 }
 
-// query is [mesh.Node.Query] for what only the agent itself may answer: a template that
-// another one signs, to which the task was delegated, is not the agent's word. If the server
-// does not permit the question, it ends at once.
+// query is [mesh.Node.Query] that accepts an answer of the agent itself only, not of an agent to
+// which the task was delegated. If the server does not permit the request, it fails at once.
 func (c *Client) query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
 	ctx, stop := denial.Until(ctx, c.node.Conn(), func(d denial.Denial) error {
 		if d.Op == denial.Publish && strings.HasSuffix("."+d.Subject, "."+entity) {
@@ -225,8 +224,8 @@ func (c *Client) query(ctx context.Context, entity, intent string, in, out any) 
 	return reply, err
 }
 
-// Forget makes the client ask an entity again for its templates. An answer that is on its way
-// counts as one from before.
+// Forget makes the client request an entity's templates again. It also discards an answer to a
+// request that is under way.
 func (c *Client) Forget(entity string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +279,7 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 		return nil, err
 	}
 	out := &Exchanged{Envelope: reply}
-	if reply.From != entity { // what it has learned is not the entity's word
+	if reply.From != entity { // another agent's suggestion is ignored
 		if err := c.holdsResponse(entity, p.SchemaID, reply); err != nil {
 			return nil, err
 		}
@@ -290,7 +289,8 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 		Suggestion json.RawMessage `json:"schema_update_suggestion"`
 	}
 	if json.Unmarshal(reply.Payload, &said) == nil && len(said.Suggestion) > 0 {
-		// A suggestion that is no patch of the template is not worth an error: the result is there.
+		// A suggestion that is no patch of the template is ignored: the result is valid without
+		// it.
 		if patch, err := template.ParsePatch(said.Suggestion); err == nil && patch.ParentSchemaID == p.SchemaID {
 			out.Suggestion = patch
 			c.Forget(entity)

@@ -7,15 +7,15 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// content names what never changes: a version in one language, or with language "" all of it
-// but for its descriptions.
+// content identifies content that never changes: a version in one language, or, with language "",
+// the version without its descriptions.
 type content struct{ entity, schemaID, language string }
 
 // maxContents is how many contents a client remembers.
 const maxContents = 4 * maxRemembered
 
-// sameContent makes sure that a version has the content that the client has seen before. The
-// error of one that has not wraps [ErrTaken].
+// sameContent checks that a version has the same content as before. Otherwise its error wraps
+// [ErrTaken].
 func (c *Client) sameContent(entity string, t *template.Template) error {
 	bare := *t
 	bare.Language, bare.Keys = "", append([]template.Key{}, t.Keys...)

@@ -61,7 +61,7 @@ type version struct {
 	*template.Template
 	form    *template.Form
 	handled string // the intent as which the handler does the tasks
-	held    bool   // the agent's own input schema must hold for the values, too
+	held    bool   // the values must also fit the agent's own input schema
 }
 
 // maxKnown is how many versions of other workers a desk remembers.
@@ -176,8 +176,8 @@ func (d *Desk) register(v *version) error {
 	return nil
 }
 
-// ofOwnSchema reports whether a template was made of the agent's own input schema: its keys are
-// the properties there.
+// ofOwnSchema reports whether a template was made from the agent's own input schema: its keys are
+// the schema's properties.
 func (d *Desk) ofOwnSchema(t *template.Template) bool {
 	own := d.intents.Schema(d.io, intents.Task)
 	if own == nil {

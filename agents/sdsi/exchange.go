@@ -34,7 +34,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		d.log.Log(ctx, d.levelOf(v, filled), "a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", filled.Warnings)
 	}
 	input, others, err := learned.input(filled.Values, filled.Other)
-	if err != nil { // a default, which the client has not sent, is no reason to refuse what it has
+	if err != nil { // a bad default, which the client has not sent, does not refuse the values that it has sent
 		if names := learned.form().Defaults(sent.Payload); len(names) > 0 {
 			if bare, besides, misfit := learned.input(template.Without(filled.Values, names...), filled.Other); misfit == nil {
 				input, others, err = bare, besides, nil
@@ -62,8 +62,8 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	return learned.suggest(sent, filled, result), nil
 }
 
-// levelOf returns the level of a log line about a payload. Clients decide how many of these there
-// are: a withdrawn key is warned of once (SDSI 6.2.3).
+// levelOf returns the level of a log line about a payload. Clients decide how many such lines
+// there are, so a withdrawn key causes only one warning (SDSI 6.2.3).
 func (d *Desk) levelOf(v *version, filled *template.Filled) slog.Level {
 	level := slog.LevelInfo
 	d.mu.Lock()
@@ -76,9 +76,9 @@ func (d *Desk) levelOf(v *version, filled *template.Filled) slog.Level {
 	return level
 }
 
-// input returns the values for the handler, and the texts of "other" with those of learned
-// keys. The agent's own input schema, of which the template may have been made, must hold for
-// the values; if it does so only without "other", the handler does not get that key.
+// input returns the values for the handler, and the texts of "other" and of learned keys. The
+// values must fit the agent's own input schema, from which the template may have been made; if
+// they fit only without "other", the handler does not get that key.
 func (l *learned) input(values json.RawMessage, others []string) (json.RawMessage, []string, error) {
 	values, others = l.besides(values, others)
 	if !l.v.held || l.desk.misfit(values) == nil {

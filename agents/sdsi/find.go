@@ -33,12 +33,11 @@ type notOfferedError string
 func (e notOfferedError) Error() string        { return string(e) }
 func (e notOfferedError) Is(target error) bool { return target == ErrNotOffered }
 
-// Find returns what agents that answer within wait offer, in the order of scenarios: of one
-// entity or of all (""), and one scenario or all (""). Their NATS micro metadata says which
-// agents have templates; these are asked. If a scenario or an entity is named and there is
-// none, the error wraps [ErrNotOffered] (SDSI 3.2). To look for one entity needs the permissions
-// of its senders, to look for all those of a viewer; an error about them wraps
-// [nats.ErrPermissionViolation].
+// Find returns the offers of agents that answer within wait, ordered by scenario: of one entity or
+// of all (""), for one scenario or for all (""). It asks the agents whose NATS micro metadata
+// lists templates. If a scenario or an entity is named and no offer matches, the error wraps
+// [ErrNotOffered] (SDSI 3.2). To look for one entity needs the permissions of its senders, to look
+// for all those of a viewer; an error about them wraps [nats.ErrPermissionViolation].
 func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Duration) ([]Offer, error) {
 	found, err := c.discover(ctx, entity, wait)
 	if err != nil {
@@ -97,8 +96,8 @@ func (c *Client) discover(ctx context.Context, entity string, wait time.Duration
 	return nil, nil
 }
 
-// mayHave reports whether a scenario may be in the list of an agent's metadata, whose names may
-// have commas, and which may be cut.
+// mayHave reports whether a scenario may be in the list of an agent's metadata. The list may be
+// truncated, and names may contain commas.
 func mayHave(names, scenario string) bool {
 	return strings.Contains(","+names+",", ","+scenario+",") || strings.HasSuffix(names, ",…")
 }

@@ -18,8 +18,8 @@ import (
 // A Learner follows what clients put into the key "other", and has the keys that come of it
 // (SDSI 6.2). Package learn has one. Many goroutines may use one at once.
 type Learner interface {
-	// View returns what a client is told in a scenario, of which cohort that is, and the name
-	// by which the view knows the client. nil: nothing was learned.
+	// View returns the learned keys for a client in a scenario, the cohort of the view, and the
+	// client's name in it. nil: nothing was learned.
 	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, cohort, client string)
 	// Observe takes what one payload tells. Its done is closed when that is stored, or
 	// cannot be.
@@ -137,8 +137,8 @@ func (l *learned) patched() *template.Template {
 	})
 }
 
-// withPatches returns a template with patches: as many at once as one patch may have keys. One
-// that does not apply is left out, by the agent and by its clients, and spoils no other one.
+// withPatches returns a template with patches, as many as one patch may have keys. A patch that
+// does not apply is left out, by the agent and by its clients, without effect on the others.
 func withPatches(t *template.Template, patches []template.Patch, left func(template.Patch, error)) *template.Template {
 	for some := range slices.Chunk(patches, template.MaxPatchKeys) {
 		if next, err := t.Apply(some...); err == nil {
@@ -210,7 +210,8 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if len(patches) == 0 {
 		return result
 	}
-	// The newest, if one patch cannot have all: the client gets the others with the template.
+	// If one patch cannot have all keys, it has the newest; the client gets the others with the
+	// template.
 	patches = patches[max(0, len(patches)-template.MaxPatchKeys):]
 	all, err := template.Merge(patches...)
 	if err != nil {
@@ -278,11 +279,11 @@ func (l *learned) besides(values json.RawMessage, others []string) (json.RawMess
 	return template.Without(values, out...), others
 }
 
-// maxLooks is how often noRoom validates values, of which each time tells some 20 names.
+// maxLooks bounds how often noRoom validates values. Each validation reports some 20 names.
 const maxLooks = 8
 
-// noRoom returns those of some names of learned keys without which values fit the agent's own
-// schema: those that its problems are about, or all if these are not enough.
+// noRoom returns the learned keys that must be removed so that the values fit the agent's own
+// schema: the names in the schema's problems, or all names if that is not enough.
 func (l *learned) noRoom(values json.RawMessage, names []string) (out []string) {
 	for range maxLooks {
 		misfit := l.desk.misfit(template.Without(values, append(out, template.Other)...))

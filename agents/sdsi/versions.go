@@ -109,7 +109,7 @@ func (d *Desk) version(ctx context.Context, schemaID string) (*version, error) {
 	}
 	if err == nil {
 		if now := d.current[v.Scenario]; now != nil {
-			v.held = d.ofOwnSchema(now.Template) // so this one was made of an earlier schema of the agent's
+			v.held = d.ofOwnSchema(now.Template) // so this version was made from an earlier schema of the agent
 		}
 		err = d.register(v)
 	}

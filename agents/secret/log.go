@@ -74,7 +74,7 @@ func (h logHandler) attr(a slog.Attr) slog.Attr {
 		}
 		asJSON, err := json.Marshal(v)
 		switch text := fmt.Sprintf("%+v", v); {
-		case err == nil && h.r.Holds(string(asJSON)): // text would show bytes as numbers
+		case err == nil && h.r.Holds(string(asJSON)): // as text, bytes would be printed as numbers
 			a.Value = slog.StringValue(h.r.Scrub(string(asJSON)))
 		case h.r.Holds(text):
 			a.Value = slog.StringValue(h.r.Scrub(text))

@@ -65,9 +65,8 @@ func (r *Redactor) Add(secrets ...Secret) {
 	}
 }
 
-// Scrub returns the text with every known secret replaced by [Redacted]. The beginning of a
-// secret in front of "…", where a text was clipped, is replaced, too, if it has [MinScrubbed]
-// bytes.
+// Scrub returns the text with every known secret replaced by [Redacted]. It also replaces the
+// beginning of a secret before "…", where a text was clipped, if that has [MinScrubbed] bytes.
 func (r *Redactor) Scrub(text string) string {
 	if r == nil || text == "" {
 		return text
@@ -85,7 +84,8 @@ func (r *Redactor) Scrub(text string) string {
 // clipped marks the cut of a text that was shortened: by package clip, and by many servers.
 const clipped = "…"
 
-// begun returns where the form begins that the end of a text cuts off; len(text) if none does.
+// begun returns the start of a form that is cut off at the end of a text; len(text) if there is
+// none.
 func begun(heads map[string][]string, text string) int {
 	for i := 0; i <= len(text)-MinScrubbed; i++ {
 		for _, f := range heads[text[i:i+MinScrubbed]] {
@@ -97,8 +97,8 @@ func begun(heads map[string][]string, text string) int {
 	return len(text)
 }
 
-// Head scrubs the beginning of a longer text. The beginning of a secret that the cut has
-// divided is replaced, too, if it has [MinScrubbed] bytes.
+// Head scrubs the beginning of a longer text. It also replaces the first part of a secret that the
+// cut has divided, if that has [MinScrubbed] bytes.
 func (r *Redactor) Head(text string) string {
 	if r == nil {
 		return text
@@ -136,7 +136,7 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	if r == nil {
 		return raw
 	}
-	if bytes.IndexByte(raw, '\\') >= 0 || !json.Valid([]byte(r.Scrub(string(raw)))) { // escapes: a secret can be written in many ways
+	if bytes.IndexByte(raw, '\\') >= 0 || !json.Valid([]byte(r.Scrub(string(raw)))) { // with escapes a secret can be written in many ways
 		raw = r.values(raw)
 	}
 	clean := r.Scrub(string(raw))
@@ -257,8 +257,8 @@ func (r *Redactor) all() []string {
 	return r.forms
 }
 
-// replacer returns what replaces the known secrets, and their forms by their beginnings. Neither
-// is changed later.
+// replacer returns the replacer of the known secrets, and their forms by their first bytes.
+// Neither is changed later.
 func (r *Redactor) replacer() (*strings.Replacer, map[string][]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -300,7 +300,7 @@ func Forms(s Secret) []string {
 			forms = append(forms, inner64(e, escaped)...)
 		}
 	}
-	if strings.Contains(v, "\n") { // a log may have it line by line
+	if strings.Contains(v, "\n") { // a log may contain the secret line by line
 		for _, line := range keyLine.RE().FindAllString(v, -1) {
 			forms = append(forms, strings.TrimSuffix(line, "\r"))
 		}
@@ -312,7 +312,7 @@ func Forms(s Secret) []string {
 // pointerName escapes a name in a JSON pointer (RFC 6901, section 3).
 var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escapes returns a text as it is, and escaped in the ways that Forms knows.
+// escapes returns a text, unchanged and with each kind of escapes that Forms lists.
 func escapes(v string) []string {
 	quoted, _ := json.Marshal(v)
 	forms := []string{inside(string(quoted))}
@@ -327,7 +327,7 @@ func escapes(v string) []string {
 		forms = append(forms, inside(string(again)), inside(strconv.Quote(j)))
 	}
 	query := url.QueryEscape(v)
-	for _, e := range []string{query, url.PathEscape(v), url.User(v).String(), (&url.URL{Path: "/" + v}).EscapedPath()[1:]} { // each leaves other characters
+	for _, e := range []string{query, url.PathEscape(v), url.User(v).String(), (&url.URL{Path: "/" + v}).EscapedPath()[1:]} { // each leaves other characters unescaped
 		forms = append(forms, e, lowerEscapes(e))
 	}
 	return append(forms, v, inside(strconv.Quote(v)), inside(strconv.QuoteToASCII(v)), html.EscapeString(v), component.Replace(query))
@@ -336,7 +336,8 @@ func escapes(v string) []string {
 // inside returns a text without its quotes.
 func inside(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// ascii escapes all of a JSON string that is not ASCII, with digits in the given format.
+// ascii escapes all characters of a JSON string that are not ASCII, with digits in the given
+// format.
 func ascii(text, digits string) string {
 	var b strings.Builder
 	for _, r := range text {

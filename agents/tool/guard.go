@@ -49,9 +49,9 @@ type Options struct {
 	// the number.
 	MaxOverruns int
 
-	// CacheTTL is for how long the result of a call is given to calls with the same
-	// arguments, without calling the tool (AAIF tools[].cache_ttl_seconds). Failures are not
-	// kept, nor are results that are refused. Default 0: none is kept.
+	// CacheTTL is how long later calls with the same arguments get the result of a call, without
+	// calling the tool (AAIF tools[].cache_ttl_seconds). Failures are not kept, nor are results
+	// that are refused. Default 0: none is kept.
 	CacheTTL time.Duration
 
 	// Compile makes validators from schemas. Default [CompileSchema].
@@ -257,7 +257,7 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 	if !json.Valid(result) {
 		return nil, g.errorf(ErrInvalidResult, "not valid JSON")
 	}
-	if !utf8.Valid(result) { // in strings, where [json.Valid] takes any bytes
+	if !utf8.Valid(result) { // [json.Valid] accepts any bytes in strings
 		if result = bytes.ToValidUTF8(result, []byte("\uFFFD")); len(result) > g.opts.MaxResult {
 			return nil, tooLarge()
 		}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// exactNames returns an error if encoding/json, which compares names without regard to case,
-// gives a member of a JSON value to a field of a Go type that has another name. A schema
-// compares names exactly: "PATH" would evade what it demands of "path". A field without a tag
-// has no name of its own in JSON, so any case is right, but only one member may mean it.
+// exactNames returns an error if encoding/json, which compares names without regard to case, gives
+// a member of a JSON value to a field of a Go type that has another name. A schema compares names
+// exactly: "PATH" would evade what it demands of "path". A field without a tag has no name of its
+// own in JSON, so any case is accepted, but only one member may match it.
 func exactNames(raw json.RawMessage, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -49,7 +49,7 @@ func exactNames(raw json.RawMessage, t reflect.Type) error {
 }
 
 func exactMembers(members map[string]json.RawMessage, fields []reflect.StructField) error {
-	meant := map[string]string{} // the member that a field has got
+	meant := map[string]string{} // the member that was given to a field
 	for name, value := range members {
 		f, tag := fieldOf(name, fields)
 		if f == nil {

@@ -1,13 +1,13 @@
 package tool
 
-// Redactor removes the credentials that it knows from texts of servers and programs, before they
-// are shortened: afterwards a part of one would not be recognised.
+// Redactor removes known credentials from texts of servers and programs. It is used before a text
+// is shortened, because a part of a credential would not be recognised.
 type Redactor interface {
 	// Scrub removes them from a whole text.
 	Scrub(text string) string
-	// Head removes them from the beginning of a longer text, also one that it breaks off in.
+	// Head removes them from the beginning of a longer text, also one that is cut off at its end.
 	Head(text string) string
-	// Tail removes them from the end of a longer text, also one that it begins in.
+	// Tail removes them from the end of a longer text, also one that is cut off at its beginning.
 	Tail(text string) string
 }
 

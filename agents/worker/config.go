@@ -52,9 +52,9 @@ type Config struct {
 	// Signer returns the key that signs for an entity, or nil for none. Default:
 	// Node.Signer for all.
 	Signer func(entity string) (*sign.Signer, error)
-	// Health says what this program knows of an agent's health, beside the agent
-	// itself; the worse of the two is the agent's. A worker with an unhealthy agent is
-	// not ready. It must return at once. Default: nothing.
+	// Health returns this program's view of an agent's health. The agent reports the worse of this
+	// and its own. A worker with an unhealthy agent is not ready. It must return at once. Default:
+	// nothing.
 	Health func(entity string) mesh.Health
 
 	// Durable says whether durable tasks are taken. Auto takes them as soon as

@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// denied ends the worker if the server does not permit a subscription on which an agent
-// receives tasks, and not an inbox: the agent would wait for them in vain. That to new tasks of the
-// queue is not needed.
+// denied ends the worker if the server denies a subscription on which an agent receives tasks: the
+// agent would wait in vain. Inboxes, and the optional subscription to new tasks of the queue, do
+// not count.
 func (w *Worker) denied(d denial.Denial) {
 	mine := func(h *hosted) bool { return strings.HasSuffix("."+d.Subject, "."+h.Entity) }
 	if d.Op != denial.Subscribe || strings.Contains(d.Subject, "aee.work.") || !strings.HasPrefix(d.Subject, "$SRV.") && !slices.ContainsFunc(w.agents, mine) {

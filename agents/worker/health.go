@@ -45,7 +45,7 @@ func (w *Worker) Health() []Check {
 	return out
 }
 
-// addHealth has an agent's health include what the program knows of it.
+// addHealth adds the program's view to an agent's health.
 func (w *Worker) addHealth(a *agents.Agent) {
 	if w.cfg.Health == nil {
 		return

@@ -78,7 +78,7 @@ func (w *Worker) learn(ctx context.Context, wait *sync.WaitGroup, node *mesh.Nod
 		return
 	}
 	h.tell = func(scenario, cohort string, e evolve.Event) error {
-		if e.Client != "" { // the words are of that client alone, and the bus has many readers
+		if e.Client != "" { // the text comes from that client alone, and the bus has many readers
 			e.Key, e.Why = "", ""
 		}
 		payload, err := json.Marshal(learned{scenario, cohort, e})

@@ -88,7 +88,7 @@ func (w *Worker) ownTemplate(h *hosted) *template.Template {
 	t, err := template.FromJSONSchema(scenario, scenario, def.Agent.IO.InputSchema, def.Agent.IO.OutputSchema)
 	if err == nil {
 		w.describe(h, t, def.Agent.Description)
-		// The content is the version: a changed schema has another id.
+		// The id contains the content's hash, so a changed schema has another id.
 		if hash, ok := strings.CutPrefix(t.Hash(), "sha256:"); ok {
 			t.SchemaID = scenario + "_" + hash[:12]
 			err = t.Validate()
@@ -103,8 +103,8 @@ func (w *Worker) ownTemplate(h *hosted) *template.Template {
 	return t
 }
 
-// describe gives a template a document's description, for which AAIF has no rules: it is cut
-// to what a template may have, and left out if it has characters that readers do not see.
+// describe sets a template's description from a document, for which AAIF has no rules: it is cut
+// to the length that a template allows, and left out if it has invisible characters.
 func (w *Worker) describe(h *hosted, t *template.Template, text string) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if chars := []rune(text); len(chars) > template.MaxDescription {
@@ -117,9 +117,9 @@ func (w *Worker) describe(h *hosted, t *template.Template, text string) {
 	}
 }
 
-// learnTemplates connects the agents' desks to the mesh's templates, and publishes what
-// they have. The returned function ends what it has started. fail ends the worker, if a
-// version turns out to be taken only when JetStream is back.
+// learnTemplates connects the agents' desks to the mesh's templates, and publishes their own. The
+// returned function stops what it has started. fail ends the worker if a version turns out to be
+// taken when JetStream is available again.
 func (w *Worker) learnTemplates(ctx context.Context, fail context.CancelCauseFunc, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
 	store := jetstream.NewTemplates(js, node.Subjects())
 	// It goes on while the worker drains: tasks that have begun tell something, too.

@@ -34,7 +34,7 @@ type Worker struct {
 	refused   chan error // a permission violation that ends the worker
 	served    atomic.Bool
 
-	again func(context.Context) bool // waits until templates that could not be published are tried again
+	again func(context.Context) bool // waits until the next attempt to publish templates that could not be published
 }
 
 // New reads the documents and makes the agents. It connects to nothing.
@@ -103,9 +103,9 @@ func (w *Worker) adapt() error {
 	return nil
 }
 
-// sign gives each agent the key that it signs with. The node signs what no
-// agent sends with the first agent's, if each agent has a key: an agent
-// without one would sign with the node's, which may not speak for it.
+// sign gives each agent its signing key. If every agent has a key, the node signs its own
+// envelopes with the first agent's. If an agent has none, the node gets no key either: the agent
+// would sign with it, and the key may not speak for that agent.
 func (w *Worker) sign() error {
 	w.cfg.Node.Entity = cmp.Or(w.cfg.Node.Entity, w.agents[0].Entity)
 	if w.cfg.Signer == nil {
@@ -182,11 +182,10 @@ func (w *Worker) Run(ctx context.Context) error {
 // flushTime is how long the server may take to receive what was sent last.
 const flushTime = 2 * time.Second
 
-// Serve serves the agents on a connection, which the caller closes, until ctx
-// ends. Then it drains, for at most Config.Node.Drain, and returns nil if
-// nothing was lost. It fails if an agent cannot be served, and stops the others
-// then; so it does if it finds out late that a schema_id is taken.
-// A worker serves once.
+// Serve serves the agents on a connection, which the caller closes, until ctx ends. Then it
+// drains, for at most Config.Node.Drain, and returns nil if nothing was lost. It fails if an agent
+// cannot be served, or if it finds out later that a schema_id is taken; then it stops the other
+// agents. A worker serves once.
 func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	if conn == nil {
 		return errors.New("serve: a NATS connection is needed")

@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// sizes computes the cost of calls whose operands have type dyn, as all of ours
-// do. CEL itself counts one unit for such a call, although s + s may make a
-// megabyte. Its value is the budget: no size is counted any further.
+// sizes computes the cost of calls whose operands have type dyn, as all of ours do. CEL itself
+// counts one unit for such a call, although s + s may make a megabyte. Its value is the budget: a
+// size beyond it is not counted further.
 type sizes limit.Cost
 
 // CallCost implements CEL's cost.ActualCostEstimator. It is called after each
@@ -66,15 +66,15 @@ func made(v ref.Val, most int) int {
 // made. No expression can call it.
 const construct = "@construct"
 
-// constructed is a list or a map in an expression. It costs as much as all that
-// is in it. A part that occurs in it several times is one value, but what
-// compares or prints the whole visits it each time, and nothing can stop that:
-// [1].map(x, [x, x]).map(x, [x, x])… doubles with each step.
+// constructed is a list or a map in an expression. It costs as much as everything in it. A part
+// that occurs in it several times is one value in memory, but a comparison or an output of the
+// whole visits it each time, and cannot be interrupted: [1].map(x, [x, x]).map(x, [x, x])… doubles
+// with each step.
 type constructed struct {
 	interpreter.InterpretableConstructor
 }
 
-// paid makes the lists and maps of an expression cost what is in them.
+// paid adds the cost of their contents to the lists and maps of an expression.
 func paid(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	if c, ok := i.(interpreter.InterpretableConstructor); ok && len(c.InitVals()) > 0 {
 		return constructed{c}, nil

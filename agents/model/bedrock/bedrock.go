@@ -141,7 +141,8 @@ const (
 // post sends an operation of a model, and returns an answer whose status is below
 // 300. The caller closes the answer's body.
 func (m *Model) post(ctx context.Context, to *access, modelID, operation, accept string, body []byte) (*http.Response, error) {
-	// AWS escapes all but letters, digits and -._~, as a query does but for a space.
+	// AWS escapes all characters except letters, digits and -._~. QueryEscape does the same,
+	// except for the space.
 	id := strings.ReplaceAll(url.QueryEscape(modelID), "+", "%20")
 	target := strings.TrimRight(to.base, "/") + "/model/" + id + "/" + operation
 	header := http.Header{"Content-Type": {jsonType}, "Accept": {accept}}

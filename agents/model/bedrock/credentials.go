@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// access is where the service is, and what its requests are signed with: an API
-// key, or else an access key.
+// access is the service's URL and the credential for its requests: an API key, or else an access
+// key.
 type access struct {
 	base, region string
 	apiKey       string
@@ -28,7 +28,7 @@ type access struct {
 	secrets      []string // must not be quoted
 }
 
-// key is the most secret one.
+// key returns the most sensitive secret.
 func (to *access) key() string { return to.secrets[0] }
 
 func (to *access) withAPIKey(key string) (*access, error) {
@@ -44,7 +44,7 @@ func (to *access) withAccessKey(c aws.Credentials) *access {
 	return to
 }
 
-// sign adds to the header of a request what proves who sends it.
+// sign adds the signature or the API key to the header of a request.
 func (to *access) sign(ctx context.Context, target string, header http.Header, body []byte) error {
 	if to.apiKey != "" {
 		header.Set("Authorization", "Bearer "+to.apiKey)
@@ -59,7 +59,7 @@ func (to *access) sign(ctx context.Context, target string, header http.Header, b
 	return v4.NewSigner().SignHTTP(ctx, to.accessKey, req, hex.EncodeToString(sum[:]), "bedrock", to.region, time.Now())
 }
 
-// access returns the way to the service for one call of Generate.
+// access returns the access for one call of Generate.
 func (m *Model) access(ctx context.Context) (*access, error) {
 	if m.cfg.Key == nil {
 		return m.fromChain(ctx)
@@ -102,13 +102,13 @@ func accessKey(key string) (id, secret, session string, ok bool) {
 	return parts[1], parts[2], parts[3], true
 }
 
-// chain is what AWS's default chain says.
+// chain has the configuration and credentials of AWS's default chain.
 type chain struct {
 	base, region string
 	credentials  aws.CredentialsProvider
 }
 
-// fromChain returns what the default chain says now.
+// fromChain returns the access by the default chain's current credentials.
 func (m *Model) fromChain(ctx context.Context) (*access, error) {
 	c, err := m.readChain(ctx)
 	if err != nil {

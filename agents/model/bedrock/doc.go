@@ -20,59 +20,55 @@
 //
 // # Endpoint
 //
-// Config.BaseURL, or without Config.Key what AWS's configuration says:
-// AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL, their likes in the shared
-// files, and whether to use FIPS or dual-stack endpoints. By default the service's
-// own in the region.
+// The endpoint is Config.BaseURL, or without Config.Key the one in AWS's configuration:
+// AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL, the same settings in the shared files, and
+// the use of FIPS or dual-stack endpoints. The default is the service's own endpoint in the
+// region.
 //
 // # Conversations
 //
-// System messages become the system prompt, wherever they stand, or the
-// beginning of the user's first message where a model has no system prompt.
-// What the tools of a turn say goes into one message of the user, in front of
-// what the user says next; neighbours of one role become one message. Blank
-// text is left out. A conversation that does not begin or does not end with the
-// user gets a message that says "Continue.". Where a conversation has calls and
-// the request has no tools, the tools that were called are declared, as the API
-// demands. A model's thoughts never are part of a turn's text; they travel in
-// model.Message.Provider and go back to the same model, signed as they came.
+// System messages become the system prompt, wherever they stand, or the beginning of the user's
+// first message where a model has no system prompt. The results of a turn's tools go into one
+// message of the user, before the user's next text; adjacent messages of one role become one
+// message. Blank text is left out. A conversation that does not begin or does not end with the
+// user gets a message that says "Continue.". Where a conversation has calls and the request has no
+// tools, the tools that were called are declared, as the API demands. A model's thoughts never are
+// part of a turn's text; they travel in model.Message.Provider and go back to the same model,
+// signed as they came.
 //
 // # Parameters
 //
-// Temperature (at most 1), TopP, MaxTokens and Stop become inferenceConfig. The
-// API takes no seed and no penalties. Params.Extended becomes
-// additionalModelRequestFields, byte for byte; a member there that says the same
-// as one of the port's parameters wins, and that one is not sent. Thinking goes
-// with no temperature but 1 and with no TopP below 0.95.
+// Temperature (at most 1), TopP, MaxTokens and Stop become inferenceConfig. The API takes no seed
+// and no penalties. Params.Extended becomes additionalModelRequestFields, byte for byte; a member
+// there replaces the port's parameter of the same meaning. Thinking allows only temperature 1, and
+// TopP from 0.95.
 //
-// Models differ in what they take. A request that is refused with the name of a
-// parameter, of the system prompt, of streaming or of structured output is sent
-// again without it, before the answer has begun, and the model's refusal is kept
-// in mind. Response.Dropped names the parameters that were left out or changed.
+// Models differ in what they take. If the refusal of a request names a parameter, the system
+// prompt, streaming or structured output, the request is sent again without it, unless the answer
+// has begun, and the refusal is remembered. Response.Dropped names the parameters that were left
+// out or changed.
 //
 // # Structured output
 //
-// A JSON Schema is enforced by outputConfig, in the subset of JSON Schema that
-// the models know: objects are closed, and keywords that they do not know are
-// left out, which the caller's own check of the answer makes good. Where a model
-// refuses it the request is sent again with the schema in the system prompt
-// instead. JSON without a schema is asked for there, too.
+// A JSON Schema is enforced by outputConfig, in the subset of JSON Schema that the models know:
+// objects are closed, and keywords that they do not know are left out; the caller validates the
+// answer itself. If a model refuses it, the request is sent again with the schema in the system
+// prompt instead. The system prompt also asks for JSON without a schema.
 //
 // # Errors
 //
-// ThrottlingException and an exhausted quota are model.ErrRateLimited, with the
-// delay of Retry-After. AccessDeniedException, a signature that is refused and
-// credentials that cannot be had are model.ErrAuth. ServiceUnavailable,
-// ModelNotReady, ModelTimeout, ModelError and InternalServer exceptions,
-// connection failures, and answers that break off or make no sense are
-// model.ErrUnavailable. A ValidationException is model.ErrContextTooLong if it
-// says so, and model.ErrBadRequest otherwise, as is anything else. Nothing is
-// tried again here: a model that routes between models retries.
+// ThrottlingException and an exhausted quota are model.ErrRateLimited, with the delay of
+// Retry-After. AccessDeniedException, a signature that is refused and credentials that cannot be
+// had are model.ErrAuth. ServiceUnavailable, ModelNotReady, ModelTimeout, ModelError and
+// InternalServer exceptions, connection failures, and answers that break off or make no sense are
+// model.ErrUnavailable. A ValidationException is model.ErrContextTooLong if it says so, and
+// model.ErrBadRequest otherwise, as is anything else. This package retries nothing; a model that
+// routes between models does.
 //
 // # Secrets
 //
-// What Config.Key returns lives in one call alone, and is cut out of the texts
-// that the server sends back. Redirects are not followed.
+// The value of Config.Key is used for one call only, and is removed from the texts that the server
+// sends back. Redirects are not followed.
 //
 // # Limits
 //

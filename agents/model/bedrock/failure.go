@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// refusal is what the service, or a gateway in front of it, says with a status of
-// 400 or above.
+// refusal reads an answer with a status of 400 or above, from the service or from a gateway in
+// front of it.
 func refusal(res *http.Response, to *access) *report {
 	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
 	return &report{
@@ -21,7 +21,7 @@ func refusal(res *http.Response, to *access) *report {
 	}
 }
 
-// report is what the service says about a failure.
+// report is the service's report of a failure.
 type report struct {
 	code, message string
 	status        int // 0 in the midst of a stream
@@ -34,12 +34,12 @@ func (r *report) Error() string { return "the service reported an error" }
 // said is the message of an error.
 func said(body []byte) string {
 	var doc struct{ Message endpoint.Text }
-	_ = endpoint.Decode(body, &doc) // of anything else nothing is quoted
+	_ = endpoint.Decode(body, &doc) // if it is not JSON, nothing is quoted
 	return string(doc.Message)
 }
 
-// plainCode is the name of an error, which a header or a member says, before or
-// behind what is not part of it: namespace#Name:http://…
+// plainCode returns the name of an error from a header or a member, without what surrounds it:
+// namespace#Name:http://…
 func plainCode(header string, body []byte) string {
 	var doc struct {
 		Type endpoint.Text `json:"__type"`
@@ -65,7 +65,7 @@ func (r *report) Failure(string) *model.Error {
 	return e
 }
 
-// Codes that decide more than their kind.
+// Codes that are handled individually.
 const (
 	invalid  = "ValidationException"
 	notFound = "ResourceNotFoundException"

@@ -12,9 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// partitions are the parts of AWS that have domains of their own, by the
-// beginning of their regions' names, with the domain of endpoints that answer over
-// IPv6, too.
+// partitions are the parts of AWS with domains of their own, by the prefix of their regions'
+// names. dualStack is the domain of endpoints that also answer over IPv6.
 var partitions = []struct{ region, domain, dualStack string }{
 	{"cn-", "amazonaws.com.cn", "api.amazonwebservices.com.cn"},
 	{"us-iso-", "c2s.ic.gov", "api.aws.ic.gov"},
@@ -43,7 +42,7 @@ func host(region string, fips, dualStack bool) string {
 	panic("unreachable: every name begins with nothing")
 }
 
-// What a source of AWS's configuration may have: its variables, or its files.
+// The settings that a source of AWS's configuration, its variables or its files, may have.
 type (
 	namesEndpoints interface {
 		GetServiceBaseEndpoint(ctx context.Context, service string) (string, bool, error)
@@ -59,7 +58,7 @@ type (
 	}
 )
 
-// setting is what the first source says that has it.
+// setting returns a setting from the first source that has it.
 func setting[S, V any](cfg *aws.Config, get func(S) (V, bool, error)) (none V) {
 	for _, source := range cfg.ConfigSources {
 		if s, ok := source.(S); ok {
@@ -71,8 +70,8 @@ func setting[S, V any](cfg *aws.Config, get func(S) (V, bool, error)) (none V) {
 	return none
 }
 
-// configured is the URL of the endpoint that AWS's configuration asks for; base
-// wins over the one that it names.
+// configured returns the URL of the endpoint in AWS's configuration; base takes precedence over
+// it.
 func configured(ctx context.Context, cfg *aws.Config, base string) (string, error) {
 	if base == "" {
 		base = named(ctx, cfg)
@@ -94,8 +93,8 @@ func configured(ctx context.Context, cfg *aws.Config, base string) (string, erro
 	return base, nil
 }
 
-// plain is a base URL without its scheme's own port, which a signature leaves out
-// of the host.
+// plain removes the scheme's default port from a base URL, because a signature leaves it out of
+// the host.
 func plain(base string) (string, error) {
 	u, err := endpoint.ParseBase(base)
 	if err != nil {
@@ -106,8 +105,8 @@ func plain(base string) (string, error) {
 	return u.String(), nil
 }
 
-// named is the URL that AWS's configuration has for the service, or for all
-// services; a variable for all wins over a file's for one.
+// named returns the URL in AWS's configuration for the service or for all services. A variable for
+// all services takes precedence over a file's entry for this one.
 func named(ctx context.Context, cfg *aws.Config) string {
 	all := aws.ToString(cfg.BaseEndpoint)
 	if os.Getenv("AWS_ENDPOINT_URL") != "" && os.Getenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME") == "" ||

@@ -6,8 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// adapter is this package's name in model.Message.Provider, and its provider's
-// in AAIF.
+// adapter names this package in model.Message.Provider; AAIF uses the same name for the provider.
 const adapter = "bedrock"
 
 // converse is the body of Converse and of ConverseStream.
@@ -125,7 +124,7 @@ type counts struct {
 	Created endpoint.Count `json:"cacheWriteInputTokens"`
 }
 
-// event is one of ConverseStream, with the members of all their types.
+// event is an event of ConverseStream, with the members of all types.
 type event struct {
 	Index int64 `json:"contentBlockIndex"`
 	Start struct {

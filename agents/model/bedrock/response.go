@@ -18,7 +18,7 @@ import (
 
 const (
 	maxCalls  = 256          // tool calls in one turn
-	maxBlocks = 4 * maxCalls // each is looked for among all
+	maxBlocks = 4 * maxCalls // a block is searched for linearly
 )
 
 // turn is an answer that is being assembled.
@@ -79,7 +79,7 @@ func (t *turn) whole(body io.Reader) error {
 	return nil
 }
 
-// content puts a whole block of content into a block.
+// content adds a complete block of content to a block.
 func (t *turn) content(b *block, c *content) error {
 	switch {
 	case c.Citations != nil:
@@ -107,9 +107,8 @@ func (t *turn) content(b *block, c *content) error {
 
 var errBroken = errors.New("the stream broke off")
 
-// stream reads the events of ConverseStream until the body ends. One that ends
-// before the turn says why it stopped has broken off; what fails after that does
-// not matter.
+// stream reads the events of ConverseStream until the body ends. A body that ends before the turn
+// says why it stopped has broken off; a failure after that does not matter.
 func (t *turn) stream(body io.Reader, to *access) error {
 	frames := eventstream.NewDecoder()
 	var buffer []byte

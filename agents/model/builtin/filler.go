@@ -234,8 +234,8 @@ func index(text, words string) span {
 	return span{}
 }
 
-// prefix returns how many bytes at the beginning of a text are the words, in any case;
-// 0 for none. A letter's length may depend on its case.
+// prefix returns the length in bytes of the words at the beginning of a text, in any case; 0 if
+// the text does not begin with them. The length of a letter may depend on its case.
 func prefix(text, words string) (n int) {
 	for _, want := range words {
 		r, size := utf8.DecodeRuneInString(text[n:])

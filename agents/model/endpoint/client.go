@@ -34,9 +34,9 @@ type Client struct {
 	// with [model.ErrAnswerTooLarge].
 	MaxBody int64
 
-	// Retries is how often a request is tried again that got no answer, or one
-	// with the status 408, 409, 429 or 5xx. The header X-Should-Retry of an
-	// answer, true or false, wins over its status, unless that is 2xx. Default 0.
+	// Retries is how often a request is retried that got no answer, or an answer with status 408,
+	// 409, 429 or 5xx. The header X-Should-Retry of an answer, true or false, wins over its
+	// status, unless that is 2xx. Default 0.
 	Retries int
 
 	// MaxDelay is the longest wait between two tries. Where the answer asks for
@@ -44,7 +44,7 @@ type Client struct {
 	MaxDelay time.Duration
 }
 
-// What an adapter takes as Timeout and MaxBody where its configuration says nothing.
+// Defaults of Timeout and MaxBody.
 const (
 	DefaultTimeout = 10 * time.Minute
 	DefaultMaxBody = 32 << 20
@@ -120,7 +120,7 @@ func (b *timedBody) Close() error {
 // retryable reports whether another try may have another outcome.
 func retryable(res *http.Response, err error) bool {
 	if err != nil {
-		what, _ := cert.Fault(err, "") // a certificate does not get better by the next try
+		what, _ := cert.Fault(err, "") // a retry meets the same certificate
 		return what == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
 	}
 	if res.StatusCode/100 == 2 {
@@ -154,7 +154,7 @@ func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
 	return d - rand.N(d/4+1), true
 }
 
-// A Report is an error with which a server answered.
+// A Report is an error in a server's answer.
 type Report interface {
 	error
 	// Failure is the report as one of the port's errors, without the key.
@@ -177,9 +177,9 @@ func (c *Client) Failure(ctx context.Context, err error, key string) error {
 	return model.Unreachable(err, c.Host, c.Timeout, c.MaxBody, key)
 }
 
-// Document reads an answer that is one JSON document. ok is false for a stream of events;
-// where the server does not say what it sends, it is what was asked for. A page for people, which
-// another server than the API has sent, is an error.
+// Document reads an answer that is one JSON document. ok is false for a stream of events; if the
+// server does not say what it sends, the requested form is assumed. A web page, which another
+// server than the API has sent, is an error.
 func Document(res *http.Response, stream bool) (body []byte, ok bool, err error) {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if media == "text/html" {

@@ -21,9 +21,9 @@ func (b Body) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {b.Media}}, Body: io.NopCloser(strings.NewReader(b.Text)), Request: req}, nil
 }
 
-// CheckAnswer asks a model whose server may answer anything, as in a fuzz test: the result
-// is a turn that can go on, or a [model.Error]. A turn that was streamed is what was told.
-// unsendable is in the error of an adapter that cannot write a conversation as a request.
+// CheckAnswer calls a model whose server may answer anything, as in a fuzz test. The result must
+// be a usable turn or a [model.Error], and a streamed turn must equal the streamed text. The error
+// of an adapter that cannot write the conversation as a request contains unsendable.
 func CheckAnswer(t *testing.T, m model.Model, stream bool, unsendable string) {
 	t.Helper()
 	var told strings.Builder

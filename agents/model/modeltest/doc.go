@@ -15,7 +15,7 @@
 //		return newAdapter(t, protocolDouble(t, turns))
 //	})
 //
-// [CheckAnswer] is for fuzz tests of an adapter: what any answer of a server must become.
+// [CheckAnswer] is for fuzz tests of an adapter: it checks the result for any answer of a server.
 //
 // Fake and Run choose the turn by the number of assistant messages in the conversation.
 // So they have no state between calls, and are safe for concurrent use.

@@ -8,10 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Some providers want to see the thoughts of a turn again that called tools,
-// and refuse the conversation without. They go through [model.Message].Provider
-// under this package's name, marked with whose they are: a conversation may
-// move from one provider to another.
+// kept has the thoughts of a turn that called tools: some providers refuse the conversation
+// without them. They are stored in [model.Message].Provider under this package's name, with the
+// provider that they belong to, because a conversation may move from one provider to another.
 type kept struct {
 	Of      string                     `json:"of"`
 	Members map[string]json.RawMessage `json:"members"`

@@ -97,9 +97,9 @@ func (t *turn) said(raw json.RawMessage, whole bool) error {
 	return model.Tell(t.onDelta, more)
 }
 
-// stream reads events until [DONE], and accepts a stream that ends without it
-// once the turn has said why it finished, and one that ends with [DONE] alone if it
-// seems whole.
+// stream reads events until [DONE]. It also accepts a stream without [DONE] if the turn has said
+// why it finished, and a stream that ends with [DONE] but without a reason if the turn seems
+// whole.
 func (t *turn) stream(events *endpoint.Events) error {
 	for {
 		data, err := events.Data(t.finish != "")
@@ -131,10 +131,9 @@ func (t *turn) stream(events *endpoint.Events) error {
 	}
 }
 
-// seemsWhole reports whether a turn may be complete that [DONE] ended without a reason. Some
-// compatible servers and gateways never give one, so it is no error by itself: they
-// send [DONE], the protocol's own end, when the model has ended. But a turn that says nothing, and
-// a call whose arguments are missing or no JSON, were cut off: missing ones would be read as {}.
+// seemsWhole reports whether a turn that ended with [DONE] and without a reason may be complete:
+// some compatible servers and gateways never give a reason. An empty turn was cut off, and so was
+// a call whose arguments are missing or not JSON: missing ones would be read as {}.
 func (t *turn) seemsWhole() bool {
 	for _, c := range t.calls {
 		if !json.Valid([]byte(c.arguments.String())) {
@@ -208,10 +207,10 @@ func usage(raw json.RawMessage) model.Usage {
 	return out
 }
 
-// call adds a piece of a tool call. Pieces belong together by their index.
-// Calls of servers that send none, or one index for all, are told apart by
-// their ids. If they have no ids either, a piece with a name begins a call. A
-// piece without a name begins none: some servers give each piece another id.
+// call adds a piece of a tool call. Pieces with the same index belong together. If a server sends
+// no index, or one index for all calls, the ids distinguish the calls. Without ids, a piece with a
+// name begins a call. A piece without a name never begins a call, because some servers give each
+// piece another id.
 func (t *turn) call(index *int64, id, name, arguments string) error {
 	at := int64(0)
 	if index != nil {

@@ -189,9 +189,9 @@ func brief(err error) error {
 	return errors.New("it is no agent definition: " + p.Pointer + ": " + clip.Text(p.Message, 120))
 }
 
-// defined returns the member that a definition stands for: the agent that is
-// registered with its agent_id, else the entity whose id is made from its name.
-// While the registry cannot be read, it is not known which of the two.
+// defined returns the member that a definition stands for: the agent that is registered with its
+// agent_id, else the entity whose name is made from the definition's name. It fails if the
+// definition has an agent_id and the registry cannot be read at the moment.
 func (d *Directory) defined(ctx context.Context, ref string, def *aaif.Definition) (orchestrate.Member, error) {
 	m := orchestrate.Member{AgentID: def.AgentID, Def: def}
 	if def.AgentID != "" {

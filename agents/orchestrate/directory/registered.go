@@ -74,7 +74,7 @@ func (d *Directory) Run(ctx context.Context) {
 		defer close(done)
 		for wait := watchPause; ctx.Err() == nil && r != nil; wait = min(2*wait, watchLongest) {
 			d.watch(ctx, r)
-			pause.For(ctx, wait) // retry: the bucket or the permission may exist by then
+			pause.For(ctx, wait) // retry: the bucket or the permission may exist then
 		}
 	}()
 	for ctx.Err() == nil {

@@ -1,4 +1,4 @@
-// Package progress reads how far a team has come: what package orchestrate stores of its
-// work in the run's checkpoint. Programs that only show runs import it in place of
-// orchestrate, which brings along the languages of conditions.
+// Package progress reads a team's progress, which package orchestrate stores in the run's
+// checkpoint. Programs that only show runs import it instead of orchestrate, which also links the
+// languages of conditions.
 package progress

@@ -117,10 +117,10 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// Candidate makes a key of a cluster, and says why it waits for an operator; "": it does
-// not. If the key only describes one of the template better, that one is looked at, too: who
-// changes a key that is security-relevant needs an authorization (SDSI 7). The configuration
-// has its defaults.
+// Candidate makes a key of a cluster, and returns why the key must wait for an operator; "": it
+// need not. If the key only refines the description of a key of the template, that key is checked,
+// too: a change of a security-relevant key needs an authorization (SDSI 7). The configuration must
+// have its defaults.
 func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *template.Template) (k template.Key, why string, err error) {
 	if k, err = c.Induce(ctx, cluster, t); err != nil {
 		return k, "", err
@@ -134,7 +134,7 @@ func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *templ
 	return k, why, nil
 }
 
-// sensitive says why a key is security-relevant; "": it is not.
+// sensitive returns why a key is security-relevant; "": it is not.
 func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.Cluster) string {
 	if why := c.Sensitive.Why(k, cluster); why != "" {
 		return why
@@ -144,7 +144,7 @@ func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.C
 	}
 	why, err := c.Classify(ctx, k)
 	if err != nil {
-		why = "it could not be classified" // an operator can
+		why = "it could not be classified" // so an operator decides
 	}
 	return why
 }

@@ -40,8 +40,7 @@ func PoolID(scenario, cohort string) string {
 // Use gives the learner the store. Before, it learns nothing.
 func (l *Learner) Use(p Pools) { l.store.Store(&p) }
 
-// client returns the name under which a pool knows a sender, and whether something may be
-// learned from it.
+// client returns the name of a sender in a pool, and whether the pool may learn from it.
 func (p *pool) client(from sdsi.Sender) (client string, ok bool) {
 	cfg := &p.learner.cfg
 	if cfg.Exclude(from.Entity) || p.out.Load().Has(from.Entity) {
@@ -128,12 +127,12 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 }
 
 // clean returns what may be stored of a text. The whole text is scrubbed and then cut, because
-// half an address is not recognized; of a text that was cut before, the last word goes.
+// half an address is not recognized. If the text was already cut, its last word is removed.
 func (l *Learner) clean(text string) (clean string, keep bool) {
 	if strings.HasSuffix(text, "…") {
 		text = text[:strings.LastIndexByte(text, ' ')+1]
 	}
-	// Who sends "smoking": false asks for a key "smoking", as who sends true does.
+	// A client that sends "smoking": false needs a key "smoking" as much as one that sends true.
 	clean, keep = l.cfg.Scrub(template.WithoutTruth(text))
 	return clip.Text(clean, evolve.MaxFragmentBytes), keep
 }

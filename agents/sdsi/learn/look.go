@@ -108,7 +108,7 @@ func (p *pool) tell(ctx context.Context) {
 		told = e.Number
 	}
 	if told > 0 {
-		_ = p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }}) // else they are told again
+		_ = p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }}) // otherwise they are reported again
 	}
 }
 
@@ -120,8 +120,9 @@ type judging struct {
 	Judgement
 }
 
-// judge has the values of keys on trial judged. There is a bound: a sample is enough. A client
-// that sends very many values takes no place of the others, and costs no calls of a model.
+// judge lets a model judge values of keys on trial, up to a bound, because a sample is enough. A
+// client that sends very many values neither displaces the values of others nor costs more calls
+// of a model.
 func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) {
 	if len(seen.Fragments) == 0 {
 		return

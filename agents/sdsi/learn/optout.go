@@ -71,7 +71,7 @@ func (o *OptOuts) Encode() ([]byte, error) {
 	return raw, err
 }
 
-// optOuts reads who has opted out.
+// optOuts reads the clients that have opted out.
 func (l *Learner) optOuts(ctx context.Context, store Pools) (*OptOuts, error) {
 	raw, _, err := store.OptOuts(ctx, l.cfg.Entity)
 	if err != nil {

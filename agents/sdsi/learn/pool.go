@@ -27,7 +27,7 @@ type pool struct {
 	view    *evolve.View
 	read    time.Time       // when view was read
 	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
-	late    <-chan struct{} // a change that [pool.try] has given up to wait for; nil: none
+	late    <-chan struct{} // a change that [pool.try] no longer waits for; nil: none
 
 	samplers map[string]*evolve.Sampler // of the values that are judged, by key
 
@@ -57,7 +57,7 @@ const (
 	retryWait = 2 * time.Second  // after a failure of the store
 	claimFor  = 10 * time.Minute // how long one worker makes a key of a cluster
 	maxTries  = 64               // swaps that meet other workers' changes
-	tryFor    = 2 * ioTimeout    // how long one pool may hold up the others of an agent
+	tryFor    = 2 * ioTimeout    // how long one pool may delay the others of an agent
 )
 
 // submit queues a change. Of changes beyond the bound the plain ones are dropped first.
@@ -163,7 +163,7 @@ func (p *pool) swap(batch []change) error {
 		}
 		now := p.learner.cfg.Now()
 		allowed := slices.DeleteFunc(slices.Clone(batch), func(c change) bool { return c.from != "" && p.out.Load().Has(c.from) })
-		if !p.there && payloads(allowed) > 0 { // it is stored empty first: an opt-out needs a pool to change
+		if !p.there && payloads(allowed) > 0 { // store it empty first: an opt-out needs a stored pool
 			if err := p.put(*store, now); err != nil && !errors.Is(err, jetstream.ErrChanged) {
 				return err
 			}
@@ -189,7 +189,7 @@ func (p *pool) swap(batch []change) error {
 	return errors.New("other workers were faster each time")
 }
 
-// put stores what is known, if nothing else was stored meanwhile.
+// put stores the known state, unless another worker has stored the pool meanwhile.
 func (p *pool) put(store Pools, now time.Time) error {
 	raw, err := p.known.Encode(now)
 	if err == nil {
@@ -203,9 +203,9 @@ func (p *pool) put(store Pools, now time.Time) error {
 	return err
 }
 
-// load reads the stored pool, and then the opt-outs. An opt-out is written the other way
-// round: first the list, then each pool, whether the client was in it or not. So a worker that
-// does not know of it yet has an older pool, and cannot store its changes.
+// load reads the stored pool, and then the opt-outs. An opt-out is written in the opposite order:
+// first the list, then each pool, even one without the client. So a worker that has not read the
+// opt-out has an older pool, and cannot store its changes.
 func (p *pool) load(store Pools) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
@@ -292,12 +292,12 @@ func (p *pool) do(ctx context.Context, c change) {
 	}
 }
 
-// errLate is the error about a change that was not made in time.
+// errLate is the error of a change that was not made in time.
 var errLate = errors.New("the pool cannot be read or stored for now")
 
-// try is do for a goroutine that has other pools to look after. It gives up after tryFor, and
-// from then on at once, until the change is made after all, or dropped: a pool that cannot be
-// read or stored holds up no other.
+// try is do with a time limit, for a goroutine that serves several pools. It fails after tryFor.
+// Later calls fail at once until that change is made or dropped, so that a pool that cannot be
+// read or stored does not delay the others.
 func (p *pool) try(ctx context.Context, c change) error {
 	p.mu.Lock()
 	late := p.late

@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// personal are the forms of personal data that are recognized without a model. Each
-// needs one of some characters: most texts have none of them.
+// personal are the forms of personal data that are recognized without a model. A text is searched
+// for a form only if it has a character that the form needs.
 var personal = []struct {
 	needs func(rune) bool
 	form  *pattern.Pattern

@@ -40,8 +40,8 @@ type Settings struct {
 	Unsigned bool `json:"unsigned,omitempty"`
 }
 
-// Apply puts the settings into a configuration, and reports all that is wrong with them;
-// Model and Embedder are the caller's part.
+// Apply puts the settings into a configuration, and reports all mistakes in them. The caller sets
+// Model and Embedder.
 func (s Settings) Apply(c *Config) error {
 	var bad []error
 	c.Rules, c.Sensitive.Words, c.Unsigned, c.Interval = s.Rules, s.Sensitive, s.Unsigned, time.Duration(s.Interval)

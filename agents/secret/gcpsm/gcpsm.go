@@ -68,8 +68,8 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
-// longest bounds the resource name of a secret: that of Google, 255 characters for
-// the secret, and as many for its project and location.
+// longest bounds the resource name of a secret: 255 characters for the secret, as Google allows,
+// and as many for its project and location.
 const longest = 510
 
 var (

@@ -147,9 +147,8 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return got, err
 }
 
-// changed asks for the engine of a path again, and reports whether it has another mount or version
-// than was known: the read of an upgraded engine fails like that of an entry that
-// is not there, or is denied.
+// changed requests the engine of a path again, and reports whether its mount or version has
+// changed: a read from an upgraded engine fails as if the entry were missing or denied.
 func (v *Vault) changed(ctx context.Context, ref aaif.VaultRef, mount string, version int) bool {
 	nowMount, now, err := v.ask(ctx, ref)
 	if err != nil || nowMount == mount && now == version {
@@ -238,7 +237,8 @@ func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, ve
 	return v.ask(ctx, ref)
 }
 
-// below returns the path of an entry as one that begins with its mount and a slash.
+// below returns the path of an entry without a leading slash and with a slash at its end, to
+// compare it with mounts.
 func below(ref aaif.VaultRef) string { return strings.Trim(ref.Path, "/") + "/" }
 
 // ask asks the vault for the engine of a path, and remembers it.

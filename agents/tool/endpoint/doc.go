@@ -1,3 +1,3 @@
-// Package endpoint has what tools share whose call is one HTTP request: package rest makes it
-// from a template, package openapi from a description.
+// Package endpoint has the common part of tools whose call is one HTTP request. Package rest makes
+// the request from a template, package openapi from a description.
 package endpoint

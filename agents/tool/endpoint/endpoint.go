@@ -24,7 +24,7 @@ func (e *Endpoint) RepeatSafe() bool {
 	return e.Method != http.MethodPost && e.Method != http.MethodPatch
 }
 
-// Call makes one request, of the arguments of a call; empty ones mean {}. The error is a
+// Call makes one request from the arguments of a call; empty arguments mean {}. The error is a
 // [*tool.Error], or the context's own if that ended the call.
 func (e *Endpoint) Call(ctx context.Context, args json.RawMessage, request func(args map[string]json.RawMessage) (outbound.Request, error)) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {

@@ -30,8 +30,8 @@ type conn struct {
 	most int // bytes of backlog
 	mu   sync.Mutex
 	open int // requests of the server that are not answered yet
-	// backlog is how many bytes of requests and notifications came since there was no
-	// such request. The SDK keeps them all.
+	// backlog is the number of bytes of requests and notifications that arrived since no request
+	// was open. The SDK keeps them all.
 	backlog int
 }
 
@@ -41,8 +41,7 @@ const maxGarbage = 1000
 
 var errGarbage = errors.New("the server sends what is not JSON-RPC")
 
-// errFlood ends a session whose server sends requests and does not read the
-// answers.
+// errFlood ends a session whose server sends requests without reading the answers.
 var errFlood = errors.New("the server asks more than it reads answers")
 
 func newConn(f frames, maxBacklog int, log *slog.Logger) *conn {
@@ -69,7 +68,7 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			}
 		}
 		if !c.takes(c.queue, len(frame)) {
-			_ = c.close() // an answer is being written, and would be for long
+			_ = c.close() // the write of an answer would block for long
 			return nil, errFlood
 		}
 	}

@@ -103,7 +103,7 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	defer func() {
 		if !begun {
 			s.kill()
-			l.work.Go(func() { <-s.ended }) // Close waits for its program
+			l.work.Go(func() { <-s.ended }) // so that Close waits for its program
 		}
 	}()
 	var last note
@@ -216,7 +216,7 @@ func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
 // noteOfCall is the context key of a call's note.
 type noteOfCall struct{}
 
-// note records what became of a call's HTTP request.
+// note records the outcome of a call's HTTP request.
 type note struct {
 	sent   atomic.Bool
 	status atomic.Int32

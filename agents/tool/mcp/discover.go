@@ -49,7 +49,8 @@ func Discover(ctx context.Context, refused *http.Response, client *http.Client) 
 	return g, nil
 }
 
-// maxNamed is how many requests an answer may cause by the places that it names: two for each.
+// maxNamed bounds the requests that an answer may cause by the places that it names; each place
+// causes two.
 const maxNamed = 4
 
 // resourceMetadata reads a server's metadata: from the places that its answer

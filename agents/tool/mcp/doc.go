@@ -31,13 +31,12 @@
 //
 // # Sessions
 //
-// There is one session for each server and credential (link.go), shared by all
-// agents and runs. It is started when it is first needed, and again after it
-// has ended because the process exited, the connection broke, or pings were not
-// answered while it was not working on a call. A server that cannot be reached is retried with growing delays of
-// up to 30 seconds; meanwhile calls fail at once, with tool.ErrUnavailable. A
-// list of tools is valid until the server reports a change, or a new session
-// starts.
+// There is one session for each server and credential (link.go), shared by all agents and runs. It
+// is started when it is first needed. It is started again after the process has exited, the
+// connection has broken, or the server has not answered pings while it had no call to work on. A
+// server that cannot be reached is retried with growing delays of up to 30 seconds; meanwhile
+// calls fail at once, with tool.ErrUnavailable. A list of tools is valid until the server reports
+// a change, or a new session starts.
 //
 // dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP
 // or the older SSE (http.go), or a WebSocket (websocket.go). The protocol is

@@ -73,7 +73,7 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 	return target{}, "", fmt.Errorf("endpoint: MCP is not spoken over %.20q: want mcp, stdio, http, https, ws or wss", scheme)
 }
 
-// named returns the first name of a listed server that is meant.
+// named returns the first name, in order, of a listed server for which meant returns true.
 func (c *Config) named(meant func(Server) bool) (string, bool) {
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
 		if meant(c.Servers[name]) {

@@ -11,11 +11,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// received converts a message from a server to one that the SDK decodes as it is meant.
+// received converts a message from a server so that the SDK decodes it without loss.
 func received(message []byte) []byte { return ownCodes(keepExact(readable(message))) }
 
-// readable replaces the parts of a tool's result that the SDK cannot read, such as one of a type
-// that it does not know, by a text: the SDK would refuse the whole answer.
+// readable replaces the parts of a tool's result that the SDK cannot read, such as one of an
+// unknown type, by a text: otherwise the SDK would refuse the whole answer.
 func readable(message []byte) []byte {
 	var m, result map[string]json.RawMessage
 	var parts []json.RawMessage
@@ -60,9 +60,9 @@ func ownCodes(message []byte) []byte {
 	return message
 }
 
-// exactKey is the member of _meta that carries a result's structured content as
-// text, from the wire to [structured]. Of a tool, exactKey, a slash and the name of
-// one of its schemas is the member that carries that.
+// exactKey is the member of _meta that carries a result's structured content as text, from the
+// wire to [structured]. For a schema of a tool, the member is exactKey, a slash and the schema's
+// name.
 const exactKey = "aeemesh/exact"
 
 // keepExact adds the exact text of structured content, and of schemas with long numbers, to a
@@ -70,7 +70,7 @@ const exactKey = "aeemesh/exact"
 // 9007199254740992.
 func keepExact(message []byte) []byte {
 	if !bytes.Contains(message, []byte(`structuredContent`)) && !bytes.Contains(message, []byte(`\u`)) && !longNumber.RE().Match(message) {
-		return message // the message does not contain the name, in any spelling, nor such a number
+		return message // the message contains neither the name, in any spelling, nor such a number
 	}
 	var m, result map[string]json.RawMessage
 	if json.Unmarshal(message, &m) != nil || json.Unmarshal(m["result"], &result) != nil {

@@ -35,7 +35,7 @@ type wire struct {
 	max   int
 	flood func() // ends the session of a server that sends requests and takes no answers
 
-	answering atomic.Int32 // answers to requests of the server that it has not taken yet
+	answering atomic.Int32 // answers to the server's requests that the server has not read yet
 }
 
 // maxAnswering is how many answers a server may leave waiting. Each is a
@@ -79,7 +79,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	saysSessionLost(req, resp)
+	rewriteSessionLost(req, resp)
 	call.answer(resp.StatusCode)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body := &ending{resp.Body, end}
@@ -99,11 +99,11 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 // aboutSession matches what servers say of a session that they do not know.
 var aboutSession = pattern.Of(`(?i)\bsession\b|not initialized`)
 
-// saysSessionLost makes of an answer to a request of a session that the server does not know the
-// one that the SDK understands: status 404 (MCP 2025-11-25, Transports, Session Management), and no
-// JSON-RPC error, which would be that of the call. Many servers answer 400. A GET says nothing of
-// the session: some servers have none for it.
-func saysSessionLost(req *http.Request, resp *http.Response) {
+// rewriteSessionLost rewrites an answer that says that the session is unknown to the form that the
+// SDK understands: status 404 without a JSON-RPC error, which would count as the call's (MCP
+// 2025-11-25, Transports, Session Management). Many servers answer 400. The answer to a GET is
+// left unchanged, because some servers do not support it in any session.
+func rewriteSessionLost(req *http.Request, resp *http.Response) {
 	if req.Method != http.MethodPost || req.Header.Get("Mcp-Session-Id") == "" || resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusBadRequest {
 		return
 	}

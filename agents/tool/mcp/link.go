@@ -89,9 +89,9 @@ func (l *link) begun() bool {
 // dialPatience is how long a run waits for a new session before it goes on with the last list.
 const dialPatience = time.Second
 
-// meanwhile returns the last list if there is no session, and none within
-// [dialPatience]: a server that does not answer must not hold up runs. nil if there
-// is a session, or no list.
+// meanwhile returns the last list if no session exists or starts within [dialPatience], so that a
+// server that does not answer does not delay runs. It returns nil if there is a session, or no
+// list.
 func (l *link) meanwhile(ctx context.Context) *catalogue {
 	l.mu.Lock()
 	if l.live != nil || l.list == nil || l.ending {
@@ -249,7 +249,7 @@ func (l *link) ping(ctx context.Context, s *session) {
 	}
 	tick := time.NewTicker(l.cfg.Ping)
 	defer tick.Stop()
-	var silent time.Time // when the first ping was missed since then the server was heard
+	var silent time.Time // when the first ping after the last sign of life was missed
 	for missed := 0; missed < 2; {
 		select {
 		case <-ctx.Done():
@@ -333,8 +333,9 @@ func (l *link) enter(ctx context.Context, tool string) (token string, leave func
 	}
 }
 
-// busy reports whether a server that is silent since then may be working on a call: many do one
-// thing at a time, and answer no ping meanwhile. A call that began later may wait like the pings.
+// busy reports whether a server that has been silent since a time may be working on a call: many
+// servers do one thing at a time, and answer no pings meanwhile. A call that began after that time
+// does not count, because it may wait like the pings.
 func (l *link) busy(silent time.Time) bool {
 	for _, c := range l.calls {
 		if c.ends && !c.began.After(silent) {

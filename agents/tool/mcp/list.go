@@ -48,8 +48,8 @@ func (c *catalogue) find(name string) *remote {
 	return nil
 }
 
-// catalogue returns the server's tools: the known list, or, after a change or
-// in a new session, a new one. While no session can be had, the last list is used.
+// catalogue returns the server's tools: the known list, or, after a change or in a new session, a
+// new one. Without a session, the last list is used.
 func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
 	if known := l.meanwhile(ctx); known != nil {
 		return known, nil
@@ -225,8 +225,8 @@ func legalNames(names []string) map[string]string {
 	return plain
 }
 
-// shortened removes credentials from a stranger's text, truncates it to n bytes,
-// and makes it valid UTF-8.
+// shortened removes credentials from a server's text, truncates it to n bytes, and makes it valid
+// UTF-8.
 func (c *Config) shortened(s string, n int) string {
 	return clip.Text(strings.ToValidUTF8(c.Redactor.Scrub(s), "\ufffd"), n)
 }

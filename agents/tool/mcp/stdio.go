@@ -171,7 +171,7 @@ func (p *pipes) end() {
 	}
 	p.group.Kill()
 	_ = p.group.Wait() // it was killed; its output is in the log
-	p.stderr.flush()   // and what has no end of line; no goroutine writes to it any more
+	p.stderr.flush()   // also text without a final newline; no goroutine writes to it any more
 	_ = p.stdout.Close()
 	<-p.drained
 }

@@ -84,7 +84,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 		return nil, false, err
 	}
 	token, leave := t.link.enter(ctx, t.remote)
-	defer leave(false) // nothing happens if it has left
+	defer leave(false) // no effect after an earlier leave
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: encode(args), Meta: sdk.Meta{}}
 	params.SetProgressToken(token)
 	if key := tool.KeyFrom(ctx); key != "" {
@@ -106,8 +106,8 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	if ctx.Err() != nil {
 		return nil, false, ctx.Err()
 	}
-	// The SDK ends all calls of a session with ErrSessionMissing when the server answers one
-	// request with 404, those that it works on, too.
+	// When the server answers one request with 404, the SDK ends all calls of the session with
+	// ErrSessionMissing, even those that the server works on.
 	lost := errors.Is(err, sdk.ErrSessionMissing)
 	if lost || errors.Is(err, sdk.ErrConnectionClosed) {
 		t.link.drop(s)

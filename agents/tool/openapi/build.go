@@ -210,8 +210,7 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 	return out, nil
 }
 
-// encodings reads the Encoding Objects of a form. One that no form can have is
-// left out.
+// encodings reads the Encoding Objects of a form, and leaves out unsupported ones.
 func encodings(media *openapi3.MediaType) map[string]param {
 	all := make(map[string]param)
 	for name, e := range media.Encoding {

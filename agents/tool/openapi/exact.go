@@ -19,8 +19,8 @@ var longNumber = pattern.Of(`[0-9][0-9.]{15}`)
 // valued are the keywords whose values may contain numbers.
 var valued = []string{"enum", "const", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 
-// byName are the members whose own members have names of the description's author: these are no
-// keywords.
+// byName are the members whose own members are named by the description's author, so these names
+// are not keywords.
 var byName = map[string]bool{
 	"properties": true, "patternProperties": true, "dependentSchemas": true, "$defs": true, "paths": true, "content": true, "encoding": true, "variables": true,
 	"schemas": true, "responses": true, "parameters": true, "requestBodies": true, "headers": true, "securitySchemes": true, "links": true, "callbacks": true, "pathItems": true,
@@ -46,8 +46,7 @@ func keepExact(description []byte) []byte {
 	return out
 }
 
-// addExact adds the values below v. If v is an object, names says that its members are no
-// keywords.
+// addExact adds the values below v. names says that the members of v are not keywords.
 func addExact(v any, names bool) {
 	switch v := v.(type) {
 	case []any:
@@ -78,7 +77,7 @@ func addExact(v any, names bool) {
 	}
 }
 
-// exact replaces values in m, the conversion of a schema, by those that were kept.
+// exact replaces values in m, the conversion of a schema, by the exact values from keepExact.
 func exact(s *openapi3.Schema, m map[string]any) {
 	kept, _ := s.Extensions[exactKey].(map[string]any)
 	for keyword, text := range kept {

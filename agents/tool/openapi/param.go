@@ -213,17 +213,17 @@ func (q *param) inQuery(v value) []string {
 	return []string{name + "=" + strings.Join(parts, or(between, ","))}
 }
 
-// maxDeep is how deep deepObject goes into a value, and maxDeepName how long a name
-// may be, in bytes, that it extends: each scalar has the whole name. What is beyond
-// becomes JSON.
+// maxDeep bounds how deep deepObject goes into a value, and maxDeepName the length in bytes of a
+// name that it extends, because each scalar repeats the whole name. Values beyond these bounds
+// become JSON.
 const (
 	maxDeep     = 8
 	maxDeepName = 256
 )
 
-// deep formats a value in the style deepObject, which OpenAPI defines for objects
-// of scalars. Arrays, and what is nested, are written as most servers read them:
-// name[a][b]=1, name[0]=2. Nulls and what is empty are left out.
+// deep formats a value in the style deepObject, which OpenAPI defines for objects of scalars.
+// Arrays and nested values are written as most servers read them: name[a][b]=1, name[0]=2. Nulls
+// and empty values are left out.
 func deep(name string, raw json.RawMessage, depth int) (all []string) {
 	var items []json.RawMessage
 	var members map[string]json.RawMessage

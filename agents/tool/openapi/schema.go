@@ -19,7 +19,7 @@ const (
 	maxSchemaSize = 128 << 10 // bytes of JSON
 	maxEnum       = 500       // values; a longer list is left out
 	maxOutput     = 200       // subschemas; a larger output schema is not enforced
-	maxLooks      = 100_000   // properties and parts that are looked at for what is left out
+	maxLooks      = 100_000   // bounds the properties and parts that are searched for omitted properties
 	maxPatterns   = 200_000   // schema.PatternSize of all regular expressions of a description
 )
 
@@ -40,7 +40,7 @@ type converter struct {
 // A definition is a schema in $defs.
 type definition struct {
 	schema *openapi3.Schema
-	less   string // what it does not require, of a whole that leaves it out
+	less   string // the properties that the schema does not require, because the whole omits them
 }
 
 func newConverter(v30, output bool, most int, usable func(pattern string) bool) *converter {
@@ -97,8 +97,8 @@ func children(s *openapi3.Schema) []*openapi3.SchemaRef {
 // convert returns a schema, or a reference to it in $defs.
 func (c *converter) convert(ref *openapi3.SchemaRef) any { return c.part(ref, nil) }
 
-// part is convert for a part of an allOf: it does not require the properties that the
-// whole leaves out.
+// part is convert for a part of an allOf. Its result does not require the properties that the
+// whole omits.
 func (c *converter) part(ref *openapi3.SchemaRef, gone map[string]bool) any {
 	if ref == nil || ref.Value == nil {
 		return true
@@ -127,7 +127,7 @@ func (c *converter) part(ref *openapi3.SchemaRef, gone map[string]bool) any {
 	return map[string]any{"$ref": "#/$defs/" + name}
 }
 
-// required adds to less what a schema, or a part of its allOf, requires of gone.
+// required adds to less the properties in gone that a schema, or a part of its allOf, requires.
 func (c *converter) required(s *openapi3.Schema, gone, less map[string]bool, seen map[*openapi3.Schema]bool) {
 	if c.looks -= 1 + len(s.Required); c.looks < 0 || seen[s] {
 		return
@@ -145,8 +145,8 @@ func (c *converter) required(s *openapi3.Schema, gone, less map[string]bool, see
 	}
 }
 
-// leftOut adds to gone the properties of a schema, and of the parts of its allOf, that are not
-// for a request, or not for an answer.
+// leftOut adds to gone the properties of a schema, and of the parts of its allOf, that do not
+// belong into a request, or into an answer.
 func (c *converter) leftOut(s *openapi3.Schema, gone map[string]bool, seen map[*openapi3.Schema]bool) {
 	if c.looks -= 1 + len(s.Properties); c.looks < 0 || seen[s] {
 		return
@@ -164,8 +164,8 @@ func (c *converter) leftOut(s *openapi3.Schema, gone map[string]bool, seen map[*
 	}
 }
 
-// schema converts one schema. gone are the properties that a whole leaves out of which it is a
-// part; nil if it is none.
+// schema converts one schema. If it is a part of a whole, gone are the properties that the whole
+// omits; otherwise gone is nil.
 func (c *converter) schema(s *openapi3.Schema, gone map[string]bool) any {
 	if s.Always != nil {
 		return *s.Always

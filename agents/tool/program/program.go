@@ -65,8 +65,8 @@ type Config struct {
 	// [slog.LogValuer]. Default: discarded.
 	Log *slog.Logger
 
-	// Redactor removes credentials from standard error, whose beginning may be
-	// cut off in the middle of one. Default: none are known.
+	// Redactor removes credentials from standard error, also one whose first part was cut off.
+	// Default: none are known.
 	Redactor tool.Redactor
 }
 

@@ -78,8 +78,8 @@ func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
 		endpoint: endpoint.Endpoint{Tool: def.Name, Method: template.method, Access: access, Client: client}}, nil
 }
 
-// undeclared returns the names that are no arguments. A schema may permit a model to
-// add any argument, and servers differ in which of two parameters counts.
+// undeclared returns the names that are not declared as arguments. A schema may permit a model to
+// add any argument, and servers differ in which of two parameters with one name counts.
 func undeclared(schema json.RawMessage, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return declares(schema, []string{name}) == nil })
 }
