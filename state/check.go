@@ -144,8 +144,7 @@ func shortInteger(n aaif.Number) bool {
 	return strings.Trim(string(n), "0123456789") == ""
 }
 
-// deeper reports whether a raw value nests so deep that a document with it nests deeper
-// than MaxDepth.
+// deeper reports whether a raw value would make its document nest deeper than MaxDepth.
 func deeper(v jsontext.Value) bool {
 	const outside = 8 // the nesting around any raw value, and some spare
 	depth, inString := 0, false

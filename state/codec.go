@@ -111,8 +111,9 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	return data, err
 }
 
-// EncodeDigest is [Codec.EncodeIn], and returns the document's digest as [Object] has it, if
-// that comes out of the checksum: "" for a small, a sealed or a CBOR document.
+// EncodeDigest is [Codec.EncodeIn] that also returns the document's digest, in the form of
+// [Object], if it is a by-product of the checksum. It is "" for a small, a sealed or a CBOR
+// document.
 func (k Codec) EncodeDigest(buf []byte, c *Checkpoint) (data []byte, digest string, err error) {
 	now := time.Now
 	if k.Now != nil {

@@ -45,8 +45,8 @@ func (c *Checkpoint) appendDocument(dst []byte) ([]byte, hole, error) {
 	return w.b, checksum, w.err
 }
 
-// document writes a checkpoint. header, if not nil, writes those members of x-aeemesh that
-// the document of a [Header] has instead.
+// document writes a checkpoint. If header is not nil, it replaces members of x-aeemesh by those of
+// a [Header]'s document.
 func (w *writer) document(c *Checkpoint, header func(*field) bool) hole {
 	d := &c.Doc
 	var checksum hole
@@ -100,8 +100,8 @@ func (w *writer) provenance(p *aaif.StateProvenance) hole {
 
 var emptyChecksum = strings.Repeat("0", checksumLen)
 
-// sum writes the checksum into an encoded document and returns it. digest is that of the
-// whole text, as [Object] has it, and "" for a text below large: nearly all of a large one
+// sum writes the checksum into an encoded document and returns it. digest is that of the whole
+// text, in the form of [Object], or "" for a text smaller than large. Nearly all of a large text
 // comes before the checksum, and is hashed once for both.
 func (h hole) sum(text []byte) (checksum, digest string) {
 	s := sha256.New()
@@ -120,8 +120,8 @@ func (h hole) sum(text []byte) (checksum, digest string) {
 	return string(text[h.at : h.at+checksumLen]), digest
 }
 
-// large is the size from which the digest of a document is worth knowing: smaller ones are
-// stored in their record.
+// large is the size from which EncodeDigest returns a digest: smaller documents are stored in
+// their record, which needs none.
 const large = 256 << 10
 
 var (
@@ -154,8 +154,8 @@ func (w *writer) extensions(c *Checkpoint, header func(*field) bool) {
 	}
 }
 
-// mesh writes the x-aeemesh member: the members that this release knows, and m.More in
-// its place among them.
+// mesh writes the x-aeemesh member: the members that this release knows, with those of m.More in
+// their order among them.
 func (w *writer) mesh(m *Mesh, header func(*field) bool) {
 	more := sortedMembers(m.More)
 	unknown := func() {

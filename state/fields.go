@@ -22,7 +22,7 @@ type fields []field
 
 type field struct {
 	name   string
-	path   string // the name with those of the objects around it, for errors
+	path   string // the name, after those of the enclosing objects, for errors
 	index  int    // in the struct
 	put    func(w *writer, f *field, v reflect.Value)
 	absent func(v reflect.Value) bool // whether the member is left out
@@ -43,7 +43,7 @@ func fieldsOf(t reflect.Type, quoted bool, path string) fields {
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		if name == "" { // members of other names, which the caller writes
+		if name == "" { // a field without a name of its own, whose members the caller writes
 			continue
 		}
 		f := field{name: name, path: path + name, index: i, put: putOf(sf.Type, quoted, path+name), absent: reflect.Value.IsZero}
@@ -52,7 +52,7 @@ func fieldsOf(t reflect.Type, quoted bool, path string) fields {
 			f.absent = func(v reflect.Value) bool { return timeOf(v).IsZero() }
 		case sf.Type == durationType:
 			f.absent = func(v reflect.Value) bool { return v.Int()/int64(time.Millisecond) == 0 }
-		case sf.Type == rawType && quoted: // absent if it is nil
+		case sf.Type == rawType && quoted: // left out if nil
 		case sf.Type.Kind() == reflect.Slice && sf.Type != rawType:
 			f.absent = func(v reflect.Value) bool { return v.Len() == 0 }
 		case !strings.Contains(options, "omit"):
@@ -130,9 +130,9 @@ func putCanonical(w *writer, f *field, v reflect.Value) {
 	w.cached(f.path, v.Bytes(), false)
 }
 
-// members writes the members of a struct, which must be addressable. instead, if not nil,
-// is called with each field in order: it may write what comes before it, and reports
-// whether it has seen to the field itself.
+// members writes the members of a struct, which must be addressable. If instead is not nil, it is
+// called before each field: it may write members that come before the field, and it reports
+// whether it has handled the field.
 func (w *writer) members(all fields, v reflect.Value, instead func(*field) bool) {
 	for i := range all {
 		f := &all[i]

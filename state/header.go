@@ -149,7 +149,7 @@ func readHeader(data []byte) (Header, error) {
 	return h, nil
 }
 
-// Header returns the header of the document that k has written of c, without reading that.
+// Header returns the header of the document that k writes for c, without reading the document.
 func (k Codec) Header(c *Checkpoint) Header {
 	h := c.header()
 	if k.Seal != nil {

@@ -21,17 +21,16 @@ const (
 	maxInboundLife = 30 * 24 * time.Hour
 )
 
-// Inbound changes a checkpoint that another platform has written to what this mesh
-// accepts of it; it is the counterpart of [Checkpoint.Outbound]. now is the time by this
-// mesh's clock: times in the checkpoint are shifted by the difference of the clocks.
+// Inbound reduces a checkpoint of another platform to the parts that this mesh accepts; it is the
+// counterpart of [Checkpoint.Outbound]. now is the time by this mesh's clock: times in the
+// checkpoint are shifted by the difference of the clocks.
 //
-// The other platform vouches for the run itself: its task, conversation, variables, plan
-// and ledger, and its usage. It must not control what others do here. So Inbound removes
-// everything that would send something in the agent's name, look for the answers of
-// others, or name entities of this mesh: Calls, Waits and WakeAt, Handed, Noted, the
-// members chosen for the steps of the Plan, and members that this release does not know.
-// It also removes what belongs to an owner: Owner, Work, Redelivered, Claims, Trail, Reply, Dead, and
-// Pending unless it is a pause.
+// The other platform vouches for the run itself: its task, conversation, variables, plan and
+// ledger, and its usage. It must not control other entities here. So Inbound removes everything
+// that would send something in the agent's name, wait for answers of others, or name entities of
+// this mesh: Calls, Waits and WakeAt, Handed, Noted, the members chosen for the steps of the Plan,
+// and members that this release does not know. It also removes the state of an owner: Owner, Work,
+// Redelivered, Claims, Trail, Reply, Dead, and Pending unless it is a pause.
 //
 // It fails with ErrInvalid if the run cannot be accepted: a count is negative or too
 // large, or an open tool call has the idempotency key of another run, so that repeating
@@ -95,9 +94,9 @@ func (m *Mesh) checkInbound(run string) error {
 	return nil
 }
 
-// ownKey reports whether an idempotency key is that of a call of the run, see [EffectKey].
-// Another platform chooses the ids of its runs, so the key of one run may begin with the id
-// of another and a dot.
+// ownKey reports whether an idempotency key belongs to a call of the run, see [EffectKey]. Another
+// platform chooses the ids of its runs, so the key of one run may begin with the id of another and
+// a dot.
 func ownKey(run, key string) bool {
 	turn, call, _ := strings.Cut(strings.TrimPrefix(key, run+"."), ".")
 	t, errT := strconv.Atoi(turn)

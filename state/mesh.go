@@ -52,9 +52,8 @@ type Mesh struct {
 	// the message still exists. 0: unknown.
 	Work uint64 `json:"work,omitempty"`
 
-	// Redelivered is how often that message had been delivered before the delivery by which
-	// the owner claimed the run. A worker with an earlier delivery, which reached it late,
-	// does not claim the run.
+	// Redelivered is how often that message was delivered before the delivery by which the owner
+	// claimed the run. A worker that gets an earlier delivery late does not claim the run.
 	Redelivered uint64 `json:"redelivered,omitempty"`
 
 	// WakeAt is the time at which a parked run wakes in any case. Its Waits and its
@@ -250,9 +249,9 @@ type Call struct {
 	Job  bool      `json:"job,omitempty"`  // of Live: answered with a job id, and done over the durable lane
 	At   time.Time `json:"at,omitzero"`
 
-	// Sent are the digests of the tasks that were sent under ID over the durable lane: of several
-	// if a later owner of the run made another task for the call. Their answers count. Earlier
-	// releases do not write it.
+	// Sent are the digests of the tasks that were sent under ID over the durable lane: there are
+	// several if a later owner of the run made another task for the call. The answers to all of
+	// them count. Earlier releases do not write it.
 	Sent []string `json:"sent,omitempty"`
 }
 

@@ -36,8 +36,8 @@ type Record struct {
 	// Replied says that the store has the run's reply, too, which ends the run: see
 	// the store's Reply. Revision is the reply's then.
 	Replied bool
-	// Corr is the digest of the corr of the run's task, as far as the store knows it without
-	// the document.
+	// Corr is the digest of the corr of the run's task, if the store knows it without the
+	// document.
 	Corr string
 	// End is set if the run has no document: Data is its terminal envelope.
 	End *End

@@ -25,8 +25,8 @@ type texts struct {
 	raws     map[rawKey]*rawText
 }
 
-// A list is the cached text of an array. It has no methods: each package that uses a Checkpoint
-// would compile them anew.
+// A list is the cached text of an array. It has no methods, because each package that uses a
+// Checkpoint would compile them again.
 type list[T comparable] struct {
 	items []T
 	ends  []int // of each item in text
@@ -77,7 +77,7 @@ func appendList[T comparable](l *list[T], dst *[]byte, items []T, members fields
 	return nil
 }
 
-// spare is the usual length of what a document has beside its lists.
+// spare is the usual length of a document without its lists.
 const spare = 2048
 
 func messageSize(m *aaif.Message) int {

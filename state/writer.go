@@ -22,8 +22,8 @@ const maxInteger = 1<<53 - 1
 // A writer writes JSON in the form of RFC 8785, member by member: [fields] have the order
 // of an object's members.
 //
-// Strings are made valid UTF-8: no output of a tool or a model must keep a run from being
-// stored. err holds the first other error.
+// Strings are made valid UTF-8, so that no output of a tool or a model prevents a write. err holds
+// the first other error.
 type writer struct {
 	b     []byte
 	err   error

@@ -93,8 +93,8 @@ func detachedWorker(a *app, cmd *cobra.Command) (*cobra.Command, *workerFlags) {
 	return w, f
 }
 
-// unnamed stands for the documents of a file that is checked without them: the command
-// line names them, or what names them cannot be read.
+// unnamed stands for the documents when a file is checked that does not name them: the command
+// line will name them, or the setting cannot be read.
 var unnamed = []string{"FILE"}
 
 // checkConfig says all that is wrong with a file, and how many settings it has.
@@ -127,9 +127,9 @@ func checkConfig(a *app, name string) (int, error) {
 	return len(values), config.Join(bad)
 }
 
-// flagProblems are what is wrong with the values of flags that a file sets, at its lines.
+// flagProblems returns the problems of flags whose values come from a file, with their lines.
 func flagProblems(name string, values []config.Value, err error) (out []*config.Problem) {
-	var usage *outcome.UsageError // no wrong usage of this command
+	var usage *outcome.UsageError // the command itself was used correctly
 	if !errors.As(err, &usage) {
 		return nil
 	}
@@ -145,15 +145,15 @@ func flagProblems(name string, values []config.Value, err error) (out []*config.
 	return out
 }
 
-// placed puts the place in the file of --config before what is wrong with the flags, and
-// adds all else that is wrong with the file.
+// placed adds the places in the file of --config to the errors about flags, and adds the file's
+// other problems.
 func (a *app) placed(cmd *cobra.Command, wrong error) error {
 	name := cmd.Flags().Lookup("config").Value.String()
 	if name == "" {
 		return wrong
 	}
 	data, err := a.ReadFile(name, config.MaxFile+1)
-	if err != nil { // it was there a moment ago
+	if err != nil { // the file existed a moment ago
 		return cmp.Or(wrong, err)
 	}
 	values, _ := config.Read(name, data, settings(cmd))
@@ -252,7 +252,7 @@ func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 		out.Source = "environment " + f.Annotations[session.AnnotEnv][0]
 	}
 	if out.Source == "default" && (out.Value == "0" || out.Value == "0s") && strings.Contains(f.Usage, "(default ") {
-		out.Value = "" // the usage says it: 0, if given, may mean another thing
+		out.Value = "" // the usage text says what the default is; an explicit 0 may mean something else
 	}
 	switch {
 	case s.Secret && out.Value != "":

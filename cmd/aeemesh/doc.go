@@ -9,13 +9,12 @@
 //
 // # From the bottom up
 //
-// Most commands have a package of their own below internal, which CONTRIBUTING.md
-// lists from the bottom up: term prints, outcome has the errors and their hints,
-// session makes a connection and a mesh.Node of flags and environment, and a package
-// for each group of commands uses these. This package has run.go, which puts the
-// commands together, help.go, which formats --help, and what runs for long: worker.go
-// hosts agents, up.go a server, handoff.go receives runs. Only this package reads the
-// environment.
+// Most commands have a package of their own below internal, which CONTRIBUTING.md lists from the
+// bottom up: term prints, outcome has the errors and their hints, session makes a connection and a
+// mesh.Node of flags and environment, and a package for each group of commands uses these. In this
+// package, run.go assembles the commands and help.go formats --help. It also has the commands that
+// run for long: worker.go hosts agents, up.go runs a server, handoff.go receives runs. Only this
+// package reads the environment.
 //
 // # Conventions
 //

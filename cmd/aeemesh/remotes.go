@@ -37,7 +37,7 @@ func (f *remoteFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
 }
 
-// check tells what is wrong with the flags, without the files that they name.
+// check returns what is wrong with the flags. It does not read the files that they name.
 func (f *remoteFlags) check() (bad []error) {
 	for _, to := range f.to {
 		c, err := handoff.NewClient(to, handoff.ClientOptions{})
@@ -177,7 +177,8 @@ type certificate struct {
 	from   [2]fileVersion
 }
 
-// A fileVersion is what shows that it was changed, also back to an older one.
+// A fileVersion identifies the version of a file: it differs after every change, even a change
+// back to an older content.
 type fileVersion struct {
 	at   time.Time
 	size int64

@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := newApp(stdin, stdout, stderr, env)
 	root := a.root()
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		registerCompletions(a.App, root) // which takes a tenth of the time of a start
+		registerCompletions(a.App, root) // registering them takes a tenth of the start-up time
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		a.Began = true // the command line was right, also where it only asked for help
+		a.Began = true // the command line was correct, even if it only asked for help
 		err = a.Term.Err()
 	}
 	if err == nil || a.Term.ReaderGone(err) {
@@ -213,7 +213,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	return root
 }
 
-// helpArguments refuses commands that do not exist, whose help would be that of the program.
+// helpArguments refuses commands that do not exist: otherwise the program's own help would be
+// printed.
 func helpArguments(cmd *cobra.Command, args []string) error {
 	c, rest, err := cmd.Root().Find(args)
 	if err == nil && len(rest) > 0 {
@@ -239,7 +240,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if a.Log, err = a.Logger(); err == nil {
 		a.Term.RecordWords(a.Levels.Format)
 	} else if cmd.Annotations[annotSettings] != "" {
-		a.Log, err = slog.New(slog.DiscardHandler), nil // checkWorker says it, with all else that is wrong
+		a.Log, err = slog.New(slog.DiscardHandler), nil // checkWorker reports it, with all other mistakes
 	}
 	return a.OfVariables(cmd, err)
 }

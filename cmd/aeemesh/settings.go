@@ -67,8 +67,8 @@ func flagsOf(cmd *cobra.Command, f func(*pflag.Flag)) {
 	cmd.InheritedFlags().VisitAll(visit)
 }
 
-// fromFile gives flags that neither the command line nor the environment sets the
-// values of the file of --config. What is wrong with them is for [app.placed].
+// fromFile sets flags from the file of --config, unless the command line or the environment sets
+// them. [app.placed] reports what is wrong with the values.
 func (a *app) fromFile(cmd *cobra.Command) error {
 	name := cmd.Flags().Lookup("config").Value.String()
 	if name == "" {
@@ -92,7 +92,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	return nil
 }
 
-// at is an error about a setting of a file, at its place.
+// at returns an error about a setting of a file, with its place.
 func at(file string, v config.Value, err error) *config.Problem {
 	return &config.Problem{File: file, Line: v.Line, Column: v.Column, Message: err.Error()}
 }

@@ -118,9 +118,9 @@ func healthURL(listen, path string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + path, nil
 }
 
-// keyChecks is a check of the key directory where something is wrong with it. A
-// process that reads it, except some keys, is ready. A nil keeper, of a process
-// that has not begun, adds nothing.
+// keyChecks returns a check of the key directory if something is wrong with it. The process stays
+// ready if it can read the directory, even without some of its keys. A nil keeper, before the
+// process has started, adds nothing.
 func keyChecks(k *session.KeyKeeper) []health.Check {
 	if k == nil || k.Trouble() == "" {
 		return nil

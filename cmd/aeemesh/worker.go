@@ -275,8 +275,8 @@ func (t *tellOnce) first(text string) bool {
 	return true
 }
 
-// program is what --exec runs. What it writes to standard error may have the values that it
-// was handed.
+// program makes the program of --exec. Its standard error is redacted, because it may contain
+// values that the program was given.
 func (a *app) program(cmd *cobra.Command, line string, set *adapters.Set) (*program.Program, error) {
 	command, err := splitCommand(line)
 	if err == nil {
@@ -294,7 +294,7 @@ func (a *app) program(cmd *cobra.Command, line string, set *adapters.Set) (*prog
 	return p, nil
 }
 
-// redacted is the log without the secrets that the set knows.
+// redacted returns the log, which removes the secrets that the set knows.
 func (a *app) redacted(set *adapters.Set) *slog.Logger {
 	return slog.New(secret.LogHandler(a.Log.Handler(), set.Redactor()))
 }

@@ -105,8 +105,8 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	return &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
 }
 
-// written tells which values are not of the form that their flags want. What they name
-// may be missing: a program, a tool, an address.
+// written returns which values do not have the form that their flags need. It does not check
+// whether the programs, tools and addresses exist.
 func (f *workerFlags) written(cmd *cobra.Command) (bad []error) {
 	note := func(err error) {
 		if err != nil {

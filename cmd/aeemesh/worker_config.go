@@ -70,7 +70,7 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	return cfg, nil
 }
 
-// agentTelemetry says where agents send telemetry, and how much of it.
+// agentTelemetry returns where agents send telemetry, and how much of it.
 func (a *app) agentTelemetry(cmd *cobra.Command, allowed adapters.Telemetry, tel *telemetry.Exporters, content bool) agents.Telemetry {
 	out := agents.Telemetry{Tracer: tel.Tracer, Meter: tel.Meter, Content: content || allowed.Content}
 	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {

@@ -21,10 +21,10 @@ var ErrConflict = errors.New("patches conflict")
 // the order of the arguments has no effect. schema_id stays: a patch is beside a version
 // and makes no new one.
 //
-// Apply uses the patches whatever the time is: see [Active]. It refuses an invalid patch, a
-// patch of another template, a new key that the template has, and a refinement of a key
-// that neither the template nor a patch has. Two patches may say the same; if they disagree
-// the error is [ErrConflict].
+// Apply also uses expired patches; see [Patch.Expired]. It refuses an invalid patch, a patch of
+// another template, a new key that the template has, and a refinement of a key that neither the
+// template nor a patch has. Two patches may say the same; if they disagree the error is
+// [ErrConflict].
 func (t *Template) Apply(patches ...Patch) (*Template, error) {
 	c := t.clone()
 	if len(patches) == 0 {

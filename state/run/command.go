@@ -22,10 +22,11 @@ type Order struct {
 	MoveID   string `json:"-"` // the id of the move that it begins
 	// Denied is why the sender may not move the run where the order says; nil if it may.
 	Denied error `json:"-"`
-	// Unread is why a message for the run's next turn would have no effect; nil if the agent
-	// reads such messages.
+	// Unread is the refusal of a message for the run's next turn, if the agent does not read such
+	// messages; nil if it does.
 	Unread *envelope.Error `json:"-"`
-	// Absent is why the run cannot move to the worker that the order names; nil if it can.
+	// Absent is the reason why the run cannot move to the worker that the order names; nil if it
+	// can.
 	Absent error `json:"-"`
 
 	// CopyOf is the Envelope of the order that this one passes on.

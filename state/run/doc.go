@@ -1,10 +1,9 @@
-// Package run has the transitions of a durable run: what a message, a command, a step or
-// the time makes of its checkpoint. It is the only place that decides by a run's status.
+// Package run has the transitions of a durable run: it applies messages, commands, steps and
+// timeouts to the run's checkpoint. Only this package branches on a run's status.
 //
-// All of it is pure. A transition changes the checkpoint that it is given, which is the
-// caller's copy of the stored one, and reports what must follow. It asks no store, no
-// clock and no network: what it depends on are its arguments. So a worker does the same
-// with every run:
+// All functions are pure: they depend only on their arguments, and use no store, clock or network.
+// A transition changes the checkpoint that it gets, which is the caller's copy of the stored one,
+// and reports what must follow. So a worker does the same with every run:
 //
 //	read      the run's record
 //	change    by one function of this package

@@ -65,7 +65,7 @@ const ClockSlack = 50 * time.Millisecond
 // written. Facts cost a request; Judge asks for one (AskQueue, AskRetry) only where the
 // verdict depends on it, and is then called again.
 func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
-	k, own := &c.Mesh, Mine // own is what the run's own message means
+	k, own := &c.Mesh, Mine // the verdict on the run's own message
 	switch {
 	case c.Doc.Status == aaif.RunMigrating:
 		own = judgeMoving(k.Migration)
@@ -100,9 +100,9 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 			return Foreign
 		}
 	case k.Owner != "" && k.Owner != m.Worker && (written.After(m.Taken.Add(ClockSlack)) || m.Redelivered < k.Redelivered):
-		// The lease on this delivery had expired, and the server has delivered the
-		// message again, to the owner. A delivery that lay in a connection, or before a
-		// worker that stood still, was taken after that: only the count tells.
+		// The lease on this delivery expired, and the server delivered the message again, to the
+		// owner. This delivery was delayed in a connection, or by a suspended worker, and was
+		// received after the other one: only the delivery count shows that.
 		return Older
 	}
 	return own

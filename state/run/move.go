@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Capture stops a run that is to be transferred: the record gets phase captured. worker
-// keeps the run until the target has claimed it. id names the transfer if no request has named it.
+// Capture stops a run for its transfer: the record gets phase captured. worker owns the run until
+// the target has claimed it. id is the transfer's id, unless a request has set one.
 func Capture(c *state.Checkpoint, worker, id string, now time.Time) {
 	m := c.Mesh.Migration
 	if m == nil { // parked by the handler itself
@@ -143,7 +143,7 @@ func Offered(c *state.Checkpoint) bool {
 	return m != nil && m.Phase == state.PhaseCaptured && c.Doc.Status == aaif.RunMigrating
 }
 
-// An ExportState says whether a run that is to be exported has stopped.
+// An ExportState says whether a run has stopped for its export.
 type ExportState int
 
 // The states of an export.
@@ -154,7 +154,7 @@ const (
 	Finished                     // it has ended
 )
 
-// ExportStateOf returns whether a run that is to be exported has stopped.
+// ExportStateOf returns whether a run has stopped for its export.
 func ExportStateOf(c *state.Checkpoint) ExportState {
 	switch m := c.Mesh.Migration; {
 	case c.Terminal():
@@ -202,7 +202,7 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 		return Commanded{}, o.Absent
 	}
 	paused := pausePending(c)
-	if !again { // else the order may say how long to wait for tools
+	if !again { // a first order may say how long to wait for tools
 		c.Mesh.Migration = &state.Migration{ID: o.MoveID, Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.From, Since: now}
 	}
 	c.Mesh.Step = moveStep(c.Mesh.Migration)

@@ -9,10 +9,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A pending request is a pause or a move that is not carried out yet. It is in the record
-// (Mesh.Pending) until the run reaches a point where it can stop. There is one place for it,
-// and both may be pending: then a move within the mesh waits until the run is resumed,
-// and a move to another platform takes the pause along, so that the run is paused there.
+// A pending request is a pause or a move that is not carried out yet. It stays in the record
+// (Mesh.Pending) until the run can stop. If both are pending, a move within the mesh waits until
+// the run is resumed, and a move to another platform transfers the pause, too, so that the run is
+// paused there.
 
 // Remote reports whether a destination is another platform, given by its URL.
 func Remote(to string) bool { return strings.Contains(to, "://") }
@@ -67,8 +67,8 @@ func requestMove(c *state.Checkpoint, paused bool) (status string) {
 	return pendingStatus(c)
 }
 
-// pendingStatus returns what the sender of a pause or a move is told of the run: what it is about to do,
-// or its status.
+// pendingStatus returns the status in the answer to a pause or a move: the pending request, or the
+// run's status.
 func pendingStatus(c *state.Checkpoint) string {
 	switch {
 	case pausePending(c):

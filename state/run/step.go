@@ -18,10 +18,9 @@ type Stepped struct {
 	Capture bool
 }
 
-// Step ends a step of the run's owner. The handler's own changes are in c. park is the
-// status that the handler asks to wait with, "" for none; leaving says that the worker
-// stops. A pending request is carried out, unless a tool call or a call of another agent
-// is under way.
+// Step ends a step of the run's owner. The handler's own changes are in c. park is the waiting
+// status that the handler requests, "" for none; leaving says that the worker stops. A pending
+// request is carried out, unless a tool call or a call of another agent is under way.
 func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving bool) (out Stepped, err error) {
 	m := &c.Mesh
 	if c.Terminal() || state.Parked(c.Doc.Status) {

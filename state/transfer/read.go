@@ -24,9 +24,9 @@ type Init struct {
 	State *aaif.State
 }
 
-// Read reads a streaming handoff to its end and returns the document as JSON, with
-// its checksum and without a token, in canonical form. It has verified that the token was issued for this
-// document, and that the document is a valid Agent State.
+// Read reads a streaming handoff to its end and returns the document as canonical JSON, with its
+// checksum and without a token. It verifies that the token was issued for this document, and that
+// the document is a valid Agent State.
 //
 // accept is called with the first message, before any further message is processed (AAIF,
 // Streaming Handoff Wire Format: "MUST verify the migration_token in the handoff_init

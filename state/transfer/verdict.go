@@ -16,7 +16,8 @@ var (
 	requestToken = tokenKind{typ: "aeemesh-handoff-request+jwt", max: RequestLife}
 )
 
-// RequestLife is how long a [Request] is valid. A target whose clock is further ahead takes none.
+// RequestLife is how long a [Request] is valid. A target whose clock is further ahead refuses all
+// requests.
 const RequestLife = time.Minute
 
 // Outcome is the result of a handoff at its target.

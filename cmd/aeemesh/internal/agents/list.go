@@ -235,12 +235,12 @@ func (l *summary) lane(lane workers.Lane, ok bool) {
 		l.Durable = lane.Brief()
 	case l.Takers < l.Instances:
 		l.Durable = "off"
-	case l.Takers > 0: // so says the metadata; the health tells no more
+	case l.Takers > 0: // by its metadata; its health says no more
 		l.Durable = "on"
 	}
 }
 
-// noAnswer is the reason where an entity was asked in vain.
+// noAnswer is the reason if an entity did not answer.
 const noAnswer = "no answer"
 
 // whyUnknown describes in a word or two why an entity's health is not known.

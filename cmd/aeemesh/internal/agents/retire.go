@@ -114,8 +114,8 @@ func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity 
 	return nil
 }
 
-// unused returns how many workers of an entity answer, and how many tasks wait for
-// it. It refuses either, and that workers cannot be asked for, unless it is forced.
+// unused returns how many workers of an entity answer, and how many tasks wait for it. Unless it
+// is forced, it fails if there are any, or if it may not ask for workers.
 func unused(s *session.Session, ctx context.Context, entity string, force bool) (answer, waiting int, err error) {
 	found, err := workers.Discover(ctx, s.Node, entity, time.Second)
 	switch {

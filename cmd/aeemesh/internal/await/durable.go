@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// lookGap is how long without an answer until the search for workers ends.
+// lookGap is how long the search for workers goes on without a further answer.
 const lookGap = 300 * time.Millisecond
 
 // findTakers asks the workers of an entity whether they take durable tasks, until
@@ -62,8 +62,8 @@ func findTakers(ctx context.Context, s *session.Session, entity string) *workers
 	}
 }
 
-// Untaken says why no worker takes an entity's durable tasks now, with a hint;
-// "" if one does, or if it cannot ask.
+// Untaken returns why no worker takes an entity's durable tasks now, and a hint; "" if one does,
+// or if it cannot ask.
 func Untaken(ctx context.Context, s *session.Session, entity string) (why, hint string) {
 	const start = "\"aeemesh worker FILE\" starts one; what is stored waits for it."
 	t := findTakers(ctx, s, entity)
@@ -98,11 +98,11 @@ func StillUntaken(ctx context.Context, s *session.Session, entity string) (why, 
 	return Untaken(ctx, s, entity)
 }
 
-// WarnUntaken warns a command that waits for a durable task if no worker takes
-// it: soon if no worker ever has, else when the wait is longer than usual.
-// It asks nothing before the server has refused a task of a sender without
-// permission: the refusal of the question would hide that of the task. The
-// caller calls stop when a result begins to arrive; stop may be called again.
+// WarnUntaken warns a command that waits for a durable task if no worker takes it: soon if no
+// worker ever has, else when the wait is longer than usual. It first waits until the server would
+// have refused a task of a sender without permission: the refusal of its own request would hide
+// that of the task. The caller calls stop when a result begins to arrive; stop may be called
+// again.
 func WarnUntaken(ctx context.Context, s *session.Session, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup

@@ -299,7 +299,7 @@ func startRole(ctx context.Context, name string, args ...string) (*role, string,
 	return r, strings.TrimSpace(string(line[:n])), nil
 }
 
-// scratchName is what the names of the directories begin with that servers store in.
+// scratchName is the prefix of the servers' store directories.
 const scratchName = "aeemesh-bench-"
 
 // withServer starts a server with JetStream that stores in a directory of its own, calls f

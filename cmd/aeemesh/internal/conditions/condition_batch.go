@@ -81,7 +81,7 @@ func conditionBatch(a *session.App, ctx context.Context, file string) error {
 	}
 }
 
-// writeVerdict encodes a [conditionVerdict] faster than package encoding/json.
+// writeVerdict writes the line of one verdict, as JSON. It is faster than package encoding/json.
 func writeVerdict(w *bufio.Writer, ok bool, err error) {
 	line := w.AvailableBuffer()
 	if err != nil {

@@ -73,9 +73,8 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// Read reads the settings of a file, in the order of the file. A file without section
-// worker has none. The error joins a [Problem] for each thing that is wrong; the settings
-// that are right are returned with it.
+// Read reads the settings of a file, in the order of the file. A file without section worker has
+// none. The error joins a [Problem] for each mistake; the correct settings are returned with it.
 func Read(name string, data []byte, settings []Setting) ([]Value, error) {
 	if len(data) > MaxFile {
 		return nil, &Problem{File: name, Message: fmt.Sprintf("it is larger than %d bytes", MaxFile)}
@@ -119,7 +118,7 @@ func Read(name string, data []byte, settings []Setting) ([]Value, error) {
 	return out, r.err()
 }
 
-// parse makes JSON of YAML. JSON is taken as it is.
+// parse converts YAML to JSON. JSON is returned unchanged.
 func parse(name string, data []byte) (text []byte, place func(string) (int, int), err error) {
 	nowhere := func(string) (int, int) { return 0, 0 }
 	trimmed := strings.TrimSpace(string(data))

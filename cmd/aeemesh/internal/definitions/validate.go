@@ -251,7 +251,7 @@ func checksumOf(doc *aaif.Document) []aaif.Problem {
 // ruleChecksum is the rule of problems with a state's checksum.
 const ruleChecksum aaif.Rule = "checksum"
 
-// unplayable reports a custom model that a worker knows only if its operator has set it up.
+// unplayable reports a custom model that a worker has only if its operator has configured it.
 func unplayable(d *aaif.Definition) []aaif.Problem {
 	m := d.Agent.Model
 	switch {

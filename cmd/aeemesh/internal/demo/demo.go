@@ -88,8 +88,8 @@ Nothing is changed, and nothing is left behind.`,
 	return c
 }
 
-// Scratch makes a directory for a while: where temporary files are, or where there is no such
-// place, as in an image of one program, in the working directory. remove removes it.
+// Scratch makes a temporary directory: in the folder of temporary files, or in the working
+// directory if there is no such folder, as in an image with one program. remove removes it.
 func Scratch() (dir string, remove func() error, err error) {
 	const name = "aeemesh-demo-"
 	if dir, remove, err = scratch.Dir(os.TempDir(), name); err == nil {

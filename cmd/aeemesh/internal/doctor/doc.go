@@ -2,7 +2,7 @@
 // operator would, and checks the connection, the server, JetStream, permissions,
 // clocks, agents and queues.
 //
-// Each check prints one line: ok, warn or fail, what was found, and a hint. A
-// check that the user may not make says so and warns; it does not fail. What is
-// stored to see that JetStream stores expires within seconds.
+// Each check prints one line: ok, warn or fail, what was found, and a hint. A check for which the
+// user lacks permission warns; it does not fail. The messages that test whether JetStream stores
+// expire within seconds.
 package doctor

@@ -59,7 +59,7 @@ type doctor struct {
 
 	clocked []string // agents whose clocks are right
 	apart   time.Duration
-	unasked []string // agents that this user may send nothing to
+	unasked []string // agents that this user may not send to
 }
 
 // Command returns "aeemesh doctor".
@@ -343,7 +343,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync
 	}
 }
 
-// copies reports that the streams of several JetStream domains store the tasks of the mesh.
+// copies reports if the streams of several JetStream domains store the tasks of the mesh.
 func (d *doctor) copies(ctx context.Context, js natsjs.JetStream) {
 	if to, err := inspect.CopiesSubject(d.subjects); err != nil || !d.mayPublish(to) {
 		return

@@ -102,8 +102,8 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	d.undrawn(ctx, queue)
 }
 
-// undrawn reports messages of the work queue that no worker will ever take, as those of a
-// priority that there is not, which the queue took before topology 9.
+// undrawn reports messages of the work queue that no worker will ever take, such as those with an
+// unknown priority, which the queue accepted before topology 9.
 func (d *doctor) undrawn(ctx context.Context, queue *jetstream.Queue) {
 	subjects, err := queue.Undrawn(ctx)
 	if err != nil || len(subjects) == 0 {

@@ -176,7 +176,7 @@ func (d *doctor) mayTry() bool {
 	return d.info != nil || !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(denial.Publish, traceTo)
 }
 
-// mayAnswer tests with an answer below an inbox prefix that no request waits for.
+// mayAnswer publishes an answer that no request waits for below an inbox prefix.
 func (d *doctor) mayAnswer(all string) bool {
 	to := strings.TrimSuffix(all, ">") + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
 	return d.conn.Publish(to, nil) == nil && d.allowed(denial.Publish, to)

@@ -54,7 +54,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 	}
 }
 
-// groups reports streams whose servers are not all there.
+// groups reports streams with servers that are missing.
 func (d *doctor) groups(changes []jetstream.Change) {
 	troubled := topology.Troubled(changes)
 	for _, why := range slices.Sorted(maps.Keys(troubled)) {
@@ -66,7 +66,7 @@ func (d *doctor) groups(changes []jetstream.Change) {
 	}
 }
 
-// fold reports whether streams that differ alike are told together.
+// fold reports whether streams with the same differences are reported together.
 func (d *doctor) fold(c jetstream.Change) bool {
 	_, refuses := c.Refuses()
 	return !d.all && !d.app.Term.JSON && (c.Action == jetstream.ActionUpdate || c.Action == jetstream.ActionNewer && !refuses)
@@ -85,7 +85,7 @@ func (d *doctor) tellAlike(same []jetstream.Change) {
 	d.tell("streams", "warn", hint, "%s %s%s", same[0].Action, fewNames(names), differences(same[0]))
 }
 
-// differences is what the words about a change say after its name.
+// differences returns the text of a change without its name.
 func differences(c jetstream.Change) string {
 	return strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name)
 }

@@ -295,7 +295,8 @@ requires.lane.`,
 	return c
 }
 
-// warnRefused warns if receivers refuse what a key signs for an entity, by the key's trust record here.
+// warnRefused warns if the key's local trust record makes receivers refuse what it signs for an
+// entity.
 func warnRefused(a *session.App, signer *sign.Signer, from string) {
 	keys, err := a.Keys()
 	if err != nil {

@@ -109,8 +109,8 @@ func split(source string, data []byte, do func(input) error) error {
 	return eachValue(source, text, do)
 }
 
-// onePerLine reports whether text is lines of JSON, one of which may be broken: the first
-// of several lines is a JSON value, or one is an object where all together are no JSON.
+// onePerLine reports whether text is lines of JSON, some of which may be broken: the first of
+// several lines is a JSON value, or one line is an object although the whole text is not JSON.
 func onePerLine(text []byte) bool {
 	first, rest, several := bytes.Cut(text, []byte("\n"))
 	if !several {
@@ -123,7 +123,7 @@ func onePerLine(text []byte) bool {
 		return false
 	}
 	for line := range bytes.Lines(rest) {
-		// Objects within a value that stands on many lines are indented.
+		// Objects within a value that spans several lines are indented.
 		if line[0] == '{' && json.Valid(line) {
 			return true
 		}

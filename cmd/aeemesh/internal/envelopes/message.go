@@ -36,7 +36,7 @@ type MessageFlags struct {
 // MessageFlagNames are the flags of "send" that say what is in an envelope.
 var MessageFlagNames = []string{"intent", "from", "corr", "priority", "requires", "decision-evidence", "human-approval", "format", "type", "stream"}
 
-// Add adds the flags that both have.
+// Add adds the flags that both commands have.
 func (f *MessageFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")
 	flags.StringVar(&f.from, "from", "", "who sends: an `entity` (default the key's, where it has one, else human.<your login>)")
@@ -131,7 +131,7 @@ func (f *MessageFlags) requirements(a *session.App, cmd *cobra.Command) (json.Ra
 		return nil, err
 	}
 	var tree map[string]json.RawMessage
-	if json.Unmarshal(members["tree"], &tree) == nil { // a misspelt bound would not bound anything
+	if json.Unmarshal(members["tree"], &tree) == nil { // a misspelt bound would have no effect
 		if err := knownKeys(a, cmd, "--requires: tree", tree, treeKeys); err != nil {
 			return nil, err
 		}

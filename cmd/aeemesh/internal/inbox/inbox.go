@@ -142,7 +142,8 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	return printAsks(a, asks, wanted, person, f.limit)
 }
 
-// isEntity reports whether an argument is an entity, and no task's id, which may have dots, too.
+// isEntity reports whether an argument is an entity and not the id of a task, which may also
+// contain dots.
 func isEntity(arg string) bool {
 	return slices.Contains([]string{subject.TypeHuman, subject.TypeAgent, subject.TypeService, subject.TypeBus}, subject.EntityType(arg))
 }

@@ -1,3 +1,3 @@
-// Package models has the commands of "aeemesh models": what is known of models, and
-// which of them a document would use here. They connect to nothing.
+// Package models has the commands of "aeemesh models": they list the known facts about models, and
+// the models that a document would use here. They connect to nothing.
 package models

@@ -131,15 +131,15 @@ func options(a *session.App, log *slog.Logger) adapters.Options {
 	}
 }
 
-// sectionProblems returns what is wrong with the text of a configuration file with the
-// flags of a command, but for its section worker.
+// sectionProblems returns the problems of a configuration file together with a command's flags,
+// except those of its section worker.
 func (f *Flags) sectionProblems(a *session.App, data []byte) (out []*config.Problem) {
 	var unamended error
 	amend := func(cfg *adapters.Config) { unamended = f.amend(cfg) }
 	for _, p := range adapters.Check(data, amend, options(a, nil)) {
 		q := &config.Problem{File: f.File, Line: p.Line, Column: p.Column, Message: p.Message}
 		if p.Line == 0 && p.Pointer != "" {
-			q.File = "configuration" // a flag's
+			q.File = "configuration" // the value comes from a flag
 		}
 		out = append(out, q)
 	}
@@ -149,8 +149,7 @@ func (f *Flags) sectionProblems(a *session.App, data []byte) (out []*config.Prob
 	return out
 }
 
-// Problems returns all that is wrong with a configuration file; misread is what is
-// wrong with its section worker.
+// Problems returns all problems of a configuration file; misread are those of its section worker.
 func (f *Flags) Problems(a *session.App, data []byte, misread []*config.Problem) []*config.Problem {
 	out := f.sectionProblems(a, data)
 	for _, p := range misread {
@@ -162,8 +161,8 @@ func (f *Flags) Problems(a *session.App, data []byte, misread []*config.Problem)
 	return out
 }
 
-// Wrong is the error of a command whose configuration file is wrong, or whose flags
-// are that add to it.
+// Wrong returns the error of a command whose configuration file, or a flag that adds to it, is
+// wrong.
 func Wrong(cmd *cobra.Command, name string, bad []*config.Problem) error {
 	e := &outcome.UsageError{Err: config.Join(bad), Cmd: cmd}
 	if slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File == name }) {

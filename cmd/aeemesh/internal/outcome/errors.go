@@ -22,8 +22,8 @@ type UsageError struct {
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Wrong returns the usage error in err. It returns nil where a file or program that a flag
-// names is missing or must not be read: then the command line itself is right.
+// Wrong returns the usage error in err. It returns nil if a file or program that a flag names is
+// missing or may not be read: then the command line itself is correct.
 func Wrong(err error) *UsageError {
 	var usage *UsageError
 	if !errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, exec.ErrNotFound) {
@@ -37,10 +37,10 @@ func Usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &UsageError{Err: fmt.Errorf(format, args...), Cmd: cmd}
 }
 
-// Arguments requires one argument for each name, and reports missing and
-// surplus ones. A name in brackets is optional; a name that ends in "..." takes
-// all that follow. RUN and ID must not be empty: RUN may be the beginning of an
-// id, and the empty text is the beginning of every id.
+// Arguments requires one argument for each name, and reports missing and surplus ones. A name in
+// brackets is optional; a name that ends in "..." takes all following arguments. RUN and ID must
+// not be empty: RUN may be the beginning of an id, and the empty text is the beginning of every
+// id.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		var missing []string

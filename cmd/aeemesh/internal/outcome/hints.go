@@ -101,7 +101,7 @@ var codeHints = map[envelope.Code]string{
 func HintForCode(e *envelope.Error) string {
 	switch hint, answer := codeHints[e.Code], strings.HasPrefix(e.Message, "reply from "); {
 	case answer && e.FromPeer() && (e.Code == envelope.CodeSigRequired || e.Code == envelope.CodeFromDenied):
-		return "" // an agent that it asked answered it so
+		return "" // the error came from an agent that it called
 	case e.Code == envelope.CodeSigRequired && answer:
 		return "The answer is not signed: let the agent's worker sign (--sign), or accept unsigned answers (--signatures verify-if-present)."
 	case e.Code == envelope.CodeFromDenied && answer:

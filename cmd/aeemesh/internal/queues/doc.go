@@ -1,3 +1,3 @@
-// Package queues is "aeemesh queues": it shows how many durable tasks wait for
-// which agent, and says where nothing takes them.
+// Package queues is "aeemesh queues": it shows how many durable tasks wait for each agent, and
+// whether workers take them.
 package queues

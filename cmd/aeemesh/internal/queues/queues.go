@@ -67,7 +67,7 @@ with tasks that no worker takes are named.`,
 	return c
 }
 
-// View is what there is to say of an agent's queues.
+// View describes the queues of an agent.
 type View struct {
 	Entity string `json:"entity"`
 	counts
@@ -131,7 +131,7 @@ func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
 	return v
 }
 
-// empty reports whether the agent may be one that there never was.
+// empty reports whether the agent has neither tasks nor workers, so that it may not exist.
 func (v View) empty() bool {
 	return v.Waiting+v.InWork+v.Scheduled+v.Dead == 0 && v.Workers != nil && *v.Workers == 0
 }

@@ -185,7 +185,7 @@ func (m *movement) tellPause(ctx context.Context) error {
 		return t.Object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
 	}
 	said := "it stood still for %v"
-	if m.last == state.PhaseRelaying { // of its steps there, only its replies are seen here
+	if m.last == state.PhaseRelaying { // only the replies of its steps on the other platform are visible here
 		said = "its first reply from there came %v after its last step here"
 	}
 	t.Good("run %s is with %s; "+said, ShortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))

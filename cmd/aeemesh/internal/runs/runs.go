@@ -64,20 +64,20 @@ func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error
 	return NewStore(js, m, ring), nil
 }
 
-// Documents yields the runs with a document that was stored at a time or later, without
-// those whose headers name another corr.
+// Documents yields the runs whose document was stored at a time or later, except those whose
+// headers name another corr.
 func (r *Store) Documents(ctx context.Context, since time.Time, corr string) iter.Seq2[state.Record, error] {
 	return r.states.Documents(ctx, since, corr)
 }
 
-// TaskOf returns the task and the agent of the run that a name means. A name that has not the form of
-// a run's id, or is the id of no run, is returned as the task's.
+// TaskOf returns the task and the agent of the run with a name. If the name does not have the form
+// of a run's id, or is the id of no run, TaskOf returns it as the task's id.
 func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent string, err error) {
 	if !likeRun(name) {
 		return name, entity, nil
 	}
 	_, h, err := r.Look(ctx, name, entity)
-	if errors.Is(err, state.ErrNotFound) || errors.Is(err, jetstream.ErrDenied) { // who may read results may not all read runs
+	if errors.Is(err, state.ErrNotFound) || errors.Is(err, jetstream.ErrDenied) { // a user who may read results may lack the permission to read runs
 		return name, entity, nil
 	}
 	return h.TaskID, h.Entity, err
@@ -88,10 +88,10 @@ func likeRun(name string) bool {
 	return len(name) >= shortRun && len(name) <= wholeRun && strings.Trim(strings.ToLower(name), "0123456789abcdef-") == ""
 }
 
-// Look is like [Store.Find], for commands that change nothing. The beginning of an id, at
-// least as long as lists print it, means the run that was written lately and that is the
-// only one of these: another run with these 32 bits, which was not written lately, is met
-// once in a million times. Commands that change a run compare with all names.
+// Look is like [Store.Find], for commands that change nothing. If name is the beginning of an id,
+// at least as long as lists print it, and exactly one recently written run matches, Look returns
+// that run. The chance that an older run matches the same 32 bits is about one in a million.
+// Commands that change a run compare with all names.
 func (r *Store) Look(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
 	if found, err := r.recent(ctx, name, entity); err == nil && len(found) == 1 {
 		rec, err := r.Get(ctx, found[0])
@@ -103,8 +103,8 @@ func (r *Store) Look(ctx context.Context, name, entity string) (state.Record, st
 	return r.Find(ctx, name, entity)
 }
 
-// Known returns the runs that a name means, as far as the names of all runs are not needed
-// to know them.
+// Known returns the runs that match a name, as far as they can be found without the names of all
+// runs.
 func (r *Store) Known(ctx context.Context, name string) ([]state.ID, error) {
 	found, err := r.states.Locate(ctx, name)
 	if err != nil || len(found) > 0 {
@@ -124,8 +124,8 @@ func (r *Store) Entities(ctx context.Context, task string) (entities []string, e
 	return entities, err
 }
 
-// recent returns the runs that were written lately and whose id begins with a name of at
-// least as many characters as lists print. A whole id is found without it.
+// recent returns the runs that were written lately and whose id begins with a name of at least as
+// many characters as lists print. Whole ids are found in another way.
 func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, error) {
 	if name = strings.ToLower(name); len(name) >= wholeRun || !likeRun(name) {
 		return nil, nil

@@ -190,8 +190,8 @@ const commandWait = 30 * time.Second
 // anything. After that time the command is queued if no worker has received it.
 const silentFor = 3 * time.Second
 
-// scheduled returns the scheduled task of an agent, or for "" of any, that a name means: its
-// id, or that of its run.
+// scheduled returns the scheduled task with this name, which is its id or that of its run. entity
+// is its agent; "": any agent.
 func scheduled(ctx context.Context, s *session.Session, name, entity string) (jetstream.Scheduled, bool) {
 	d, err := s.Lane()
 	if err != nil {
@@ -208,7 +208,7 @@ func scheduled(ctx context.Context, s *session.Session, name, entity string) (je
 	return waiting[i], true
 }
 
-// notBegun adds to the error of a run that does not exist when its task is to begin, if it is
+// notBegun adds to the error about a missing run when its task will begin, if the task is
 // scheduled.
 func notBegun(ctx context.Context, s *session.Session, name, entity string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {

@@ -189,7 +189,7 @@ func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *sess
 	if c.Mesh.Entity != "" {
 		err := s.Node.CheckSealKey(ctx, c.Mesh.Entity)
 		if err == nil {
-			err = c.Inbound(time.Now()) // a file may claim anything about other agents' runs
+			err = c.Inbound(time.Now()) // a file may contain false claims about other agents' runs
 		}
 		if err != nil {
 			return importFailed(err)

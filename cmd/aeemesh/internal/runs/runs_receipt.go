@@ -64,7 +64,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 	return meantHandoff(all, name)
 }
 
-// meantHandoff is findHandoff in a list: of several handoffs of one run, it is the latest.
+// meantHandoff is findHandoff in a list. Of several handoffs of one run it returns the latest.
 func meantHandoff(all []handoff.Status, name string) (string, error) {
 	var last handoff.Status
 	var runs []string

@@ -55,8 +55,8 @@ prints an object for each template; those that are refused have problems.`,
 	}
 }
 
-// loadAll reads the templates of a file or a folder, and those of the folders there that have
-// the names of entities, as "worker --templates" does.
+// loadAll reads the templates of a file or a folder and, like "worker --templates", those of its
+// subfolders that are named after entities.
 func loadAll(name string) (all []*template.Template, bad []error) {
 	folders := []string{name}
 	entries, _ := os.ReadDir(name) // of a file there are none

@@ -68,7 +68,7 @@ clients together, and stays, unless the worker counts them by name
 	return c
 }
 
-// forget removes what is stored of a client, and says where there was something.
+// forget removes a client's data, and prints where there was some.
 func forget(ctx context.Context, a *session.App, pools *jetstream.Pools, entity, client string, optedOut bool) error {
 	gone, err := forgetIn(ctx, pools, entity, client, optedOut)
 	for _, s := range gone {
@@ -80,11 +80,11 @@ func forget(ctx context.Context, a *session.App, pools *jetstream.Pools, entity,
 	return err
 }
 
-// forgetIn removes what is stored of a client in the pools of an agent, and returns those that
-// had something. After an opt-out it stores each pool again, also one that had nothing: so no
-// worker can store what it still counts before it has learned of the opt-out.
+// forgetIn removes a client's data from the pools of an agent, and returns the pools that had
+// some. After an opt-out it stores each pool again, even one without data of the client, so that
+// no worker can store older counts before it has read the opt-out.
 func forgetIn(ctx context.Context, pools *jetstream.Pools, entity, client string, optedOut bool) (gone []*stock, err error) {
-	all, unread := readPools(ctx, pools, entity, "") // the others are no less to be forgotten in
+	all, unread := readPools(ctx, pools, entity, "") // the client is removed from the readable pools all the same
 	had := map[*stock]bool{}
 	changed, err := changePools(ctx, pools, entity, all, func(s *stock, now time.Time) error {
 		had[s] = s.Forget(evolve.Client(client), now)

@@ -66,8 +66,8 @@ template. --scenario says who can do one; if no agent can, the exit status is 3.
 	return c
 }
 
-// maxCell bounds what a table shows of a text that an agent publishes, in bytes: the column of
-// a long one would be as wide in every row. JSON output has all of it.
+// maxCell bounds, in bytes, an agent's text in a table cell: a long one would widen the column of
+// every row. JSON output has the whole text.
 const maxCell = 256
 
 func offerCells(o sdsi.Offer) []string {

@@ -81,12 +81,12 @@ func readPools(ctx context.Context, pools *jetstream.Pools, entity, scenario str
 // errNothing is returned by a change that has found nothing to change.
 var errNothing = errors.New("nothing to change")
 
-// maxTries is how often a change of a pool may meet those of a busy agent's workers.
+// maxTries bounds the attempts to change a pool that a busy agent's workers change, too.
 const maxTries = 100
 
-// changePools changes the pools in which f finds something to change; the error of f is for
-// the user if it finds nothing anywhere: rather that a pool knows the decision already than
-// that another one cannot follow it. It tries again if a worker was faster.
+// changePools changes the pools in which f finds something to change. If f finds nothing in any
+// pool, changePools returns an error of f, preferably that a pool has the decision already. It
+// tries again if a worker was faster.
 func changePools(ctx context.Context, pools *jetstream.Pools, entity string, all []*stock, f func(*stock, time.Time) error) (changed []*stock, err error) {
 	var first error
 	for _, s := range all {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ownerFile is the file in a scratch directory on which its process has a lock for as long as it
-// lives, also if it is killed.
+// ownerFile is the file in a scratch directory on which its process holds a lock. The system
+// releases the lock when the process ends, also if it is killed.
 const ownerFile = ".owner"
 
 // own locks a scratch directory until release is called.

@@ -1,3 +1,2 @@
-// Package scratch makes directories that a command uses for a while, and removes those of
-// commands that were killed.
+// Package scratch makes temporary directories, and removes those of commands that were killed.
 package scratch

@@ -67,7 +67,7 @@ func (a *App) Group(cmd *cobra.Command, args []string) error {
 				return child.RunE(child, nil)
 			}
 		}
-		if a.Term.JSON { // who reads it expects data, and not a text for people
+		if a.Term.JSON { // programs that read JSON expect data, not help text
 			return &outcome.UsageError{Err: fmt.Errorf("%q needs a command", cmd.CommandPath()), Cmd: cmd}
 		}
 		_ = cmd.Help()

@@ -5,8 +5,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Health is what the keys add to the health of an agent: it is unhealthy if
-// receivers refuse what it answers. A nil keeper, of a process that has not begun, adds nothing.
+// Health returns the health of an agent's key: the agent is unhealthy if receivers refuse its
+// answers. A nil keeper, before the process has started, adds nothing.
 func (k *KeyKeeper) Health(entity string) mesh.Health {
 	if k == nil || k.Trouble() == "" && k.whySpent(entity) == "" {
 		return mesh.Health{Status: string(intents.Healthy)}

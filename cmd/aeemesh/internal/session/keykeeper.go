@@ -25,7 +25,7 @@ type KeyKeeper struct {
 	mu     sync.Mutex
 	faults []sign.Fault
 	unread error             // why the directory cannot be read at all
-	spent  map[string]string // why receivers refuse what an entity signs
+	spent  map[string]string // why receivers refuse an entity's signatures
 }
 
 // NewKeyKeeper makes the keeper of a ring, for a process that signs with the
@@ -56,10 +56,10 @@ func (k *KeyKeeper) renewAll(keys sign.Keys) {
 	}
 }
 
-// read reads the directory. A key with a fault is not trusted until the fault is
-// corrected, for its record may say that it is revoked. All others are as the
-// directory has them. A new fault may be a file that is being written, so it is
-// looked at twice. It returns the keys without faults.
+// read reads the directory. A key with a fault is not trusted until the fault is corrected,
+// because its record may say that it is revoked. For all other keys the directory counts. A new
+// fault may be a file that is being written, so it is looked at twice. It returns the keys without
+// faults.
 func (k *KeyKeeper) read(ctx context.Context) sign.Keys {
 	if dir := k.app.KeyDir(); dir != "" { // it may have been created meanwhile
 		k.dir = dir
@@ -110,8 +110,8 @@ func kidsOf(faults []sign.Fault) (kids []string) {
 	return kids
 }
 
-// Trouble says what is wrong with the directory, in words for peers, without
-// paths; "" if nothing is.
+// Trouble returns what is wrong with the directory, as a text for peers, without paths; "" if
+// nothing is.
 func (k *KeyKeeper) Trouble() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

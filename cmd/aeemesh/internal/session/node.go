@@ -148,8 +148,8 @@ func (s *Session) UnsignedNode() *mesh.Node {
 	return s.unsigned
 }
 
-// Confirm calls publish, which publishes messages that nothing answers, and makes sure that the
-// server has received them and has not refused them.
+// Confirm calls publish, which publishes messages that get no answer, and checks that the server
+// has received and not refused them.
 func (s *Session) Confirm(publish func() error) error {
 	since := denial.Now(s.Conn)
 	if err := publish(); err != nil {

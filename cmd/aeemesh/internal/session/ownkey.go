@@ -15,9 +15,9 @@ import (
 type OwnKey struct {
 	Entity string
 	Signer *sign.Signer // of this entity alone: it is rotated
-	Conn   *nats.Conn   // whose user key signs no envelopes
+	Conn   *nats.Conn   // its user key must not sign envelopes
 
-	warned string // the kid that was said to expire soon
+	warned string // the kid whose expiry was announced
 }
 
 // renew judges an entity's key. If it has expired or is revoked, the newest
@@ -60,7 +60,7 @@ func (k *KeyKeeper) usable(keys sign.Keys) sign.Keys {
 	return keys
 }
 
-// successor returns the key that signs at a time when the present one does not.
+// successor returns the key that can sign at a time when the current one cannot.
 func (k *KeyKeeper) successor(own *OwnKey, usable sign.Keys, at time.Time) (*sign.Signer, bool) {
 	if k.app.Sign.Kid != SignAuto && k.app.Sign.Kid != "" {
 		return nil, false
@@ -72,8 +72,8 @@ func (k *KeyKeeper) successor(own *OwnKey, usable sign.Keys, at time.Time) (*sig
 	return next, ok && natsconn.CheckSigner(own.Conn, next) == nil
 }
 
-// setSpent sets why receivers refuse what an entity signs, and reports whether
-// that is new.
+// setSpent sets why receivers refuse an entity's signatures, and reports whether the reason is
+// new.
 func (k *KeyKeeper) setSpent(entity, why string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +82,7 @@ func (k *KeyKeeper) setSpent(entity, why string) bool {
 	return changed
 }
 
-// whySpent says why receivers refuse what an entity signs; "" if they do not.
+// whySpent returns why receivers refuse an entity's signatures; "" if they do not.
 func (k *KeyKeeper) whySpent(entity string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -85,8 +85,9 @@ func (a *App) DefaultFrom() string {
 	return "human.unknown"
 }
 
-// UntilClosed returns a context that also ends when r does: a parent holds the other end of the pipe
-// that is its child's standard input, so that the child ends with it, however that ends.
+// UntilClosed returns a context that also ends when r does. A parent holds the other end of the
+// pipe that is its child's standard input, so the child ends when the parent does, even if the
+// parent is killed.
 func UntilClosed(ctx context.Context, r io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

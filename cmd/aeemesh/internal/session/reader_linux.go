@@ -14,8 +14,8 @@ const readerLook = 200
 
 const canAwaitReader = true
 
-// awaitReaderGone waits until the reader of a pipe is gone, or ctx ends. For what is no pipe it
-// returns false at once: poll calls a terminal that was closed an error, too.
+// awaitReaderGone waits until the reader of a pipe is gone, or ctx ends. If f is not a pipe, it
+// returns false at once, because poll also reports a closed terminal as an error.
 func awaitReaderGone(ctx context.Context, f *os.File) (gone bool) {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return false

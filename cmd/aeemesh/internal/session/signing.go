@@ -111,8 +111,7 @@ func (a *App) NoHome() error {
 	return outcome.Hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
 }
 
-// DirToWrite is the directory of keys, which may not exist yet; "" if there is
-// none, see noHome.
+// DirToWrite is the directory of keys, which may not exist yet; "" if there is no home directory.
 func (a *App) DirToWrite() string {
 	if dir := a.KeyDir(); dir != "" {
 		return dir
@@ -180,7 +179,7 @@ func (a *App) Signer(from string) (*sign.Signer, error) {
 	return nil, outcome.Hinted(outcome.NotFound("there is no key %q to sign with in %s", a.Sign.Kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.Sign.Kid)
 }
 
-// warnUnsigned says once for each entity why what it sends is not signed any more.
+// warnUnsigned logs, once for each entity, why its envelopes are no longer signed.
 func (a *App) warnUnsigned(from string, why []string) {
 	if len(why) == 0 || slices.Contains(a.Sign.warned, from) {
 		return

@@ -13,7 +13,7 @@ const (
 
 func init() {
 	if os.Getenv("GOGC") != "" {
-		return // the operator's choice
+		return // the operator has set GOGC
 	}
 	usual := debug.SetGCPercent(percent)
 	time.AfterFunc(period, func() { debug.SetGCPercent(usual) })

@@ -187,8 +187,8 @@ func printResult(s *session.Session, ctx context.Context, id, entity string, rep
 	return printReply(a, reply, view)
 }
 
-// printReply prints a result, but for a text that was streamed, and warns of an answer that
-// is not complete.
+// printReply prints a result, except text that was streamed already, and warns if the answer is
+// incomplete.
 func printReply(a *session.App, reply *envelope.Envelope, view *traffic.StreamView) error {
 	if truncated(reply.Payload) {
 		a.Term.Warn("the answer of %s ends early: it was cut off at the model's token limit (model.params.max_tokens)", reply.From)

@@ -1,5 +1,5 @@
-// Package telemetry exports traces and metrics where the standard OTEL_* variables
-// say, and where documents of agents say that theirs go.
+// Package telemetry exports traces and metrics to the collectors that the standard OTEL_*
+// variables and the documents of agents name.
 //
 //	tel, err := telemetry.Start(ctx, a)
 //	if err != nil {

@@ -202,8 +202,8 @@ func (t *Exporters) shut() error {
 	return errors.Join(bad...)
 }
 
-// notExported logs that telemetry was not exported, at most once a minute: a collector that is
-// away fails every export, which is every few seconds.
+// notExported logs that telemetry was not exported, at most once a minute: without the collector
+// every export fails, and there is one every few seconds.
 func notExported(log *slog.Logger) otel.ErrorHandler {
 	sometimes := &rate.Sometimes{Interval: time.Minute}
 	return otel.ErrorHandlerFunc(func(err error) {
@@ -219,7 +219,7 @@ func (t *Exporters) Stop() {
 	}
 }
 
-// OfNode is what a node needs of them.
+// OfNode returns the exporters in the form that a node needs.
 func (t *Exporters) OfNode() *session.Telemetry {
 	return &session.Telemetry{Tracer: t.Tracer, Meter: t.Meter, Stop: t.Stop}
 }

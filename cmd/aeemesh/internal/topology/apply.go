@@ -176,8 +176,8 @@ func RoomHint(err error) error {
 // cluster.
 const replicasUnsupported natsjs.ErrorCode = 10074
 
-// Agreed asks at a terminal whether to do what was said. Without a yes it returns the error
-// of the command.
+// Agreed asks at a terminal whether to make the changes that were listed. Without a yes it returns
+// the command's error.
 func Agreed(a *session.App, cmd *cobra.Command) error {
 	if a.Term.Records != nil || !a.Interactive() {
 		return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")

@@ -9,8 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// Troubled returns the streams whose servers are not all there, by what is wrong
-// with them.
+// Troubled returns the streams with missing servers, by what is wrong with them.
 func Troubled(changes []jetstream.Change) map[string][]string {
 	out := map[string][]string{}
 	for _, c := range changes {
@@ -21,8 +20,8 @@ func Troubled(changes []jetstream.Change) map[string][]string {
 	return out
 }
 
-// tellGroups warns of streams whose servers are not all there, and returns how
-// many there are. "apply" changes nothing about that.
+// tellGroups warns of streams with missing servers, and returns their number. "apply" changes
+// nothing about that.
 func tellGroups(a *session.App, changes []jetstream.Change) (n int) {
 	troubled := Troubled(changes)
 	for _, why := range slices.Sorted(maps.Keys(troubled)) {

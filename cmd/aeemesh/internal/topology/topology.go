@@ -176,8 +176,8 @@ func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *to
 	return do(ctx, js, opts)
 }
 
-// bound is the context of one piece of work with the server, without the time that a person
-// takes to answer.
+// bound returns the context of one operation on the server; the time in which a person answers a
+// question is not part of it.
 func bound(ctx context.Context, a *session.App) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(ApplyTimeout, a.Conn.Wait()))
 }
@@ -212,8 +212,8 @@ func Count(changes []jetstream.Change) tally {
 	return t
 }
 
-// Migrated says that changes were made to a store of an older topology; "" if it
-// was new, or up to date.
+// Migrated returns a note that a store of an older topology was changed; "" if the store was new
+// or up to date.
 func Migrated(report []jetstream.Change) string {
 	t := Count(report)
 	if t.from == 0 || t.from >= jetstream.TopologyVersion || t.newer > 0 || t.Todo() == 0 {

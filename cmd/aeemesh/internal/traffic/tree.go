@@ -137,7 +137,7 @@ type treeReader struct {
 	seen    int
 	bare    bool // there are no events about it
 
-	began          time.Time // nothing of it is older; zero: unknown
+	began          time.Time // nothing of the tree is older; zero: unknown
 	latest, judged time.Time // of its last event; of the one at which ended was found out
 	ended          bool
 }

@@ -58,9 +58,9 @@ func (r *treeReader) since() time.Time {
 	return notBefore(r.wanted, r.began)
 }
 
-// locate learns from the record of the run that is meant when its tree began, for a name
-// that says no time: the id of a run, its beginning, or a task's id that is no ULID. If it
-// learns nothing, all events are read.
+// locate reads from the run's record when its tree began. It is for names that contain no time:
+// the id of a run or its beginning, or a task's id that is no ULID. If it finds no time, all
+// events are read.
 func (r *treeReader) locate(ctx context.Context) {
 	if _, ok := envelope.IDTime(r.wanted); ok || r.flags.since > 0 {
 		return
@@ -70,8 +70,8 @@ func (r *treeReader) locate(ctx context.Context) {
 	}
 }
 
-// beginning returns the time from which on the events of a run are read that has a name; zero
-// if the store does not say it.
+// beginning returns the time from which the events of the run with this name are read; zero if the
+// store does not know it.
 func beginning(ctx context.Context, store *runs.Store, name string) (began time.Time) {
 	ids, err := store.Known(ctx, name)
 	if err != nil {
@@ -101,8 +101,8 @@ func beginning(ctx context.Context, store *runs.Store, name string) (began time.
 	return began
 }
 
-// notBefore returns the time from which on the messages of a task or corr are read that
-// are not older than since. Ids of this mesh contain their time; for other ids it is since.
+// notBefore returns the time from which the messages of a task or corr are read, not earlier than
+// since. Ids of this mesh contain their time; for other ids it is since.
 func notBefore(id string, since time.Time) time.Time {
 	if at, ok := envelope.IDTime(id); ok && at.Add(-clockSlack).After(since) {
 		return at.Add(-clockSlack)
@@ -239,8 +239,8 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	return e, changed
 }
 
-// mentions reports whether JSON may contain a text, which is spelled as by inJSON: with
-// escapes it may contain the same in another spelling.
+// mentions reports whether JSON may contain a text in the spelling of inJSON. JSON with escapes
+// may contain it in another spelling, so mentions returns true for it.
 func mentions(data, text []byte) bool {
 	return bytes.Contains(data, text) || bytes.IndexByte(data, '\\') >= 0
 }

@@ -324,8 +324,9 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 	PrintSighting(w.app.Term, s, w.flags.payload)
 }
 
-// published passes on what is not handed out by JetStream, until ctx ends. What is replayed
-// arrives in the inboxes, too: it would fill the queue of live messages.
+// published passes on the messages that users publish, until ctx ends. It drops those that
+// JetStream delivers: replayed messages of inboxes arrive here, too, and would fill the queue of
+// live messages.
 func published(ctx context.Context, all <-chan *nats.Msg, live chan<- *nats.Msg) {
 	for {
 		select {

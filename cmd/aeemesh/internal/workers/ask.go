@@ -18,10 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Discover lists the workers that answer, of one entity if entity is not empty.
-// If the server's permissions do not let the user ask or receive answers, it
-// returns an error that wraps [nats.ErrPermissionViolation] instead of an empty
-// list: none means that none has answered.
+// Discover lists the workers that answer, of one entity if entity is not empty. If the user lacks
+// the permission to ask or to receive answers, it returns an error that wraps
+// [nats.ErrPermissionViolation]. So an empty list means that no worker has answered.
 func Discover(ctx context.Context, node *mesh.Node, entity string, wait time.Duration) ([]mesh.Instance, error) {
 	since := denial.Now(node.Conn())
 	found, err := node.Discover(ctx, entity, wait)
@@ -72,7 +71,8 @@ func UntilRefused(ctx context.Context, conn *nats.Conn, entity string) (_ contex
 	return denial.Until(ctx, conn, func(d denial.Denial) error { return refusal(d, entity, inbox) })
 }
 
-// Refused returns the error of [UntilRefused] if a request to entity was refused since then.
+// Refused returns the error of [UntilRefused] if the server has refused a request to entity since
+// the Since was made.
 func Refused(since denial.Since, conn *nats.Conn, entity string) error {
 	inbox := inboxOf(conn)
 	d, _ := since.Find(func(d denial.Denial) bool { return refusal(d, entity, inbox) != nil })
