@@ -29,7 +29,7 @@ type Terminal struct {
 	JSON  bool // data as JSON
 
 	Records *slog.Logger // messages become records of this log; nil: they are for people
-	Logs    atomic.Int32 // whether messages have the time in front: logNone, logWords, logServing
+	Logs    atomic.Int32 // whether messages have the time in front: logNone, LogWords, LogServing
 }
 
 // Stream is stdout or stderr. Concurrent writes do not mix.
