@@ -11,11 +11,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Adopt makes a run of entity from a document of another platform, which did not begin as a
-// task of a mesh: it adds a task that from has sent. The document has no member for the
-// run's input. If the conversation begins with a JSON object, as it does for agents with an
-// io.input_schema, the object is the task's payload; else the user's last text is. The
-// payload is not validated: the run has begun, and continues from its conversation.
+// Adopt makes a run of entity from another platform's document that did not begin as a task of a
+// mesh: it adds a task with from as sender. The document has no member for the run's input. If the
+// conversation begins with a JSON object, as for agents with an io.input_schema, that object is
+// the task's payload; otherwise the user's last text is. The payload is not validated: the run has
+// begun, and continues from its conversation.
 //
 // A run that waits for a person's approval is refused with state.ErrInvalid: the approval
 // cannot be given here, and the run must not continue without it (AAIF, Agent State
@@ -43,7 +43,7 @@ func Adopt(c *state.Checkpoint, entity, from string) error {
 	return nil
 }
 
-// withInput writes the task with the input that a conversation tells of.
+// withInput sets the task's payload from a conversation.
 func withInput(task *envelope.Envelope, conversation []aaif.Message) ([]byte, error) {
 	said := slices.DeleteFunc(slices.Clone(conversation), func(m aaif.Message) bool { return m.Role != aaif.MessageUser })
 	last := ""

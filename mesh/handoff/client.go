@@ -24,13 +24,12 @@ import (
 // ErrPlaintext: the URL is not https.
 var ErrPlaintext = errors.New("a handoff goes over TLS only")
 
-// ClientOptions are what a [Client] may be told. The zero value trusts the
-// system's certificates.
+// ClientOptions configure a [Client]. The zero value trusts the system's certificates.
 type ClientOptions struct {
-	// TLS is the configuration of the connection: roots to trust, and a
-	// certificate of one's own. Verification cannot be turned off.
+	// TLS configures the connection: the roots to trust, and the client's certificate.
+	// Verification cannot be turned off.
 	TLS *tls.Config
-	// Bearer is sent with each request. It is read anew each time.
+	// Bearer is sent with each request. It is called for each one.
 	Bearer func() (string, error)
 	// Idle is how long the target may be silent. Default 30 seconds.
 	Idle time.Duration
@@ -88,10 +87,10 @@ func NewClient(target string, opts ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// Close gives idle connections up.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// About asks the receiver who it is.
+// About requests the receiver's description of itself.
 func (c *Client) About(ctx context.Context) (About, error) {
 	var about About
 	if err := c.do(ctx, http.MethodGet, "", "", nil, &about); err != nil {
@@ -106,7 +105,7 @@ func (c *Client) About(ctx context.Context) (About, error) {
 // Send streams a document to the receiver, which stages it. It goes no faster
 // than the receiver reads. When ctx ends, the stream ends in a handoff_error.
 func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, error) {
-	// The stream outlives ctx by the last line that says so.
+	// The stream outlives ctx, so that its last line can say why it ends.
 	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
@@ -117,7 +116,7 @@ func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, er
 		w.Close() // a stream without handoff_complete is void
 		written <- err
 	}()
-	// A target that is silent must not hold us for ever, whatever becomes of ctx.
+	// A silent target must not block Send for ever, even if ctx does not end.
 	quiet := time.AfterFunc(c.idle, cancel)
 	defer quiet.Stop()
 	body := &patient{r, func() { quiet.Reset(c.idle) }}
@@ -140,18 +139,18 @@ func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, er
 	return status, nil
 }
 
-// lastWord is how long a stream that was given up may take to say so.
+// lastWord bounds how long an abandoned stream may take to send its last line.
 const lastWord = 2 * time.Second
 
-// Commit tells the receiver that the source has let go of the run; request is
-// signed for [ActionCommit]. The phase of the Status is the receiver's last word:
-// accepted, running or refused.
+// Commit tells the receiver that the source has released the run; request is signed for
+// [ActionCommit]. The phase of the Status is the receiver's final decision: accepted, running or
+// refused.
 func (c *Client) Commit(ctx context.Context, id, request string) (Status, error) {
 	return c.ask(ctx, http.MethodPost, "/"+id+"/commit", request)
 }
 
-// Refuse asks the receiver never to run it; request is signed for
-// [ActionRefuse]. The phase of the Status is its last word, as with Commit.
+// Refuse asks the receiver never to run it; request is signed for [ActionRefuse]. The phase of the
+// Status is final, as with Commit.
 func (c *Client) Refuse(ctx context.Context, id, request string) (Status, error) {
 	return c.ask(ctx, http.MethodDelete, "/"+id, request)
 }
@@ -169,10 +168,9 @@ func (c *Client) Command(ctx context.Context, id, request string, command []byte
 	return answer, err
 }
 
-// Replies calls give with the run's replies whose number is above after, until
-// the terminal one, and returns nil then; request is signed for [ActionReplies].
-// It fails when the connection is lost, or nothing is heard for too long: the
-// caller goes on from the last number.
+// Replies calls give with the run's replies whose number is above after, until the terminal one,
+// and returns nil then; request is signed for [ActionReplies]. It fails when the connection is
+// lost, or when nothing arrives for too long. Then the caller calls it again with the last number.
 func (c *Client) Replies(ctx context.Context, id, request string, after uint64, give func(Reply) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -270,7 +268,7 @@ func (c *Client) away(cause error, format string, args ...any) error {
 	return envelope.Errorf(envelope.CodeUnavailable, format, args...).WithCause(fmt.Errorf("handoff to %s: %w", c.base, cause))
 }
 
-// failure reads what the receiver says.
+// failure reads the error in a receiver's answer.
 func (c *Client) failure(resp *http.Response) error {
 	var p problem
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))

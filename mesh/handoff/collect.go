@@ -8,10 +8,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Collect finishes what was left behind: it refuses handoffs that have waited for longer than
-// [Stay], and starts accepted runs whose receiver died in between. Call it periodically;
-// concurrent calls are safe. After an error with one handoff it goes on with the others. It also
-// counts again what each issuer stores, and deletes documents that nothing refers to.
+// Collect finishes handoffs that were interrupted: it refuses those that have waited for longer
+// than [Stay], and starts accepted runs whose receiver died before it started them. Call it
+// periodically; concurrent calls are safe. After an error with one handoff it goes on with the
+// others. It also counts again what each issuer stores, and deletes documents that nothing refers
+// to.
 func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
 	var failed []error
 	kept, err := r.count(ctx, func(err error) { failed = append(failed, err) })
@@ -29,7 +30,7 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 				err = nil
 			}
 		case m.Phase == state.PhaseRefused && age < 2*Stay:
-			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
+			err = r.drop(ctx, h, h.c.ID()) // its refusal was interrupted
 		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
 			if _, err = r.Commit(ctx, h.id); err == nil {
 				started++
@@ -49,9 +50,8 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 	return refused, started, errors.Join(failed...)
 }
 
-// count reads what is kept, for the shares of issuers, and returns the records that
-// are not running, without their documents. What cannot be
-// read is told to unreadable.
+// count reads all records, for the shares of issuers, and returns those that are not running,
+// without their documents. It calls unreadable for a record that it cannot read.
 func (r *Receiver) count(ctx context.Context, unreadable func(error)) ([]*record, error) {
 	next := newShares()
 	var kept []*record

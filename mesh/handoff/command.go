@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// commandMembers are the commands that a source may give to a run that it handed over, and what
-// they may say besides commonMembers. A move is not among them: this platform decides where a run
+// commandMembers are the commands that a source may give to a run that it transferred here, with
+// their members besides commonMembers. A move is not among them: this platform decides where a run
 // goes from here.
 var commandMembers = map[string][]string{
 	intents.TaskCancel: {"reason"},
@@ -26,13 +26,12 @@ var commandMembers = map[string][]string{
 
 var commonMembers = []string{"run", "durable", "copy_of"}
 
-// Command gives a command about a handed-over run, an envelope of the handoff's
-// issuer, to the run's entity here, and returns its answer, an envelope too.
+// Command passes a command for a transferred run, an envelope of the handoff's issuer, to the
+// run's entity here, and returns its answer, also an envelope.
 //
-// The source's key speaks for the agent, which may command all of its runs. So the
-// command must name the run of this handoff and nothing else, and what the entity
-// gets is made here of what is known of a command: a signature that covers more
-// does not verify there.
+// The source's key speaks for the agent, which may command all of its runs. So the command must
+// name only the run of this handoff. The entity gets a new envelope with the known members of the
+// command, so a signature over more members does not verify there.
 func (r *Receiver) Command(ctx context.Context, id string, command []byte) ([]byte, error) {
 	if r.cfg.Forward == nil {
 		return nil, fmt.Errorf("%w: commands are not taken here", transfer.ErrAborted)
@@ -57,7 +56,7 @@ func (r *Receiver) Command(ctx context.Context, id string, command []byte) ([]by
 	return r.cfg.Forward(ctx, h.c.Mesh.Entity, raw)
 }
 
-// command makes the command that the entity gets of the one that came.
+// command makes the command for the entity from the received one.
 func (h *record) command(raw []byte) (*envelope.Envelope, error) {
 	e, err := envelope.Parse(raw)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// stage keeps the document that has come. The run waits for the source's word.
+// stage stores the received document. The run waits for the source's decision.
 func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) error {
 	if c.Terminal() {
 		return fmt.Errorf("%w: the run has ended, with status %s", state.ErrInvalid, c.Doc.Status)
@@ -34,10 +34,9 @@ func (r *Receiver) fits(ctx context.Context, entity, version string) error {
 	return r.cfg.Fits(ctx, entity, version)
 }
 
-// Commit is the source's word that it has let go of the run. When it returns
-// without error the run belongs to this platform, for ever, and is on its way to
-// a worker. A handoff that was refused gives a Status that says so, and no error:
-// that is final too. It may be asked for again.
+// Commit accepts a run that its source has released. When it returns without an error, this
+// platform owns the run for ever, and starts it. If the handoff was refused, the Status says so,
+// without an error; that is final, too. Commit may be called again.
 func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 	for {
 		h, err := r.load(ctx, id)
@@ -103,10 +102,10 @@ func (r *Receiver) prepare(ctx context.Context, h *record) (stored, error) {
 	if !errors.Is(err, state.ErrChanged) {
 		return stored{run, rev}, err
 	}
-	return r.own(ctx, h) // by an earlier try
+	return r.own(ctx, h) // an earlier attempt has stored it
 }
 
-// A stored run, and where.
+// stored is a stored run with its revision.
 type stored struct {
 	c   *state.Checkpoint
 	rev uint64
@@ -165,13 +164,13 @@ func (r *Receiver) start(ctx context.Context, h *record, run stored) error {
 	return r.close(ctx, h)
 }
 
-// close notes that the run has been given to the workers.
+// close records that the run was started.
 func (r *Receiver) close(ctx context.Context, h *record) error {
 	return r.write(ctx, h, state.PhaseRunning, nil)
 }
 
-// bare leaves of a checkpoint what the record of a handoff needs once the run
-// has a record of its own.
+// bare reduces a checkpoint to the members that the record of a handoff needs once the run has its
+// own record.
 func bare(c *state.Checkpoint) {
 	*c = state.Checkpoint{
 		Doc: aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
@@ -182,10 +181,10 @@ func bare(c *state.Checkpoint) {
 	}
 }
 
-// Refuse ends a handoff that has not been accepted: when it returns without error, the
-// run will never run here. It fails with [ErrAccepted] if the handoff has been accepted. A
-// handoff that has not arrived is refused too, so that it cannot arrive later. If its
-// issuer may not hand runs over to this platform, the error wraps [transfer.ErrTokenKey].
+// Refuse ends a handoff that has not been accepted: when it returns without error, the run will
+// never run here. It fails with [ErrAccepted] if the handoff has been accepted. A handoff that has
+// not arrived is refused too, so that it cannot arrive later. If its issuer may not transfer runs
+// to this platform, the error wraps [transfer.ErrTokenKey].
 func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
 	for {
 		h, err := r.load(ctx, id)
@@ -219,9 +218,8 @@ func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Statu
 	}
 }
 
-// Decline refuses a document that came as a file, for ever, although its token may
-// have expired: so that its source may have the run back. The document itself is
-// not looked at.
+// Decline refuses a document from a file for ever, even if its token has expired, so that its
+// source can resume the run. It does not examine the document itself.
 func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Status, error) {
 	grant, text, err := r.grantOf(doc)
 	if err != nil {
@@ -264,8 +262,8 @@ func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string,
 	return cmp.Or(head.Entity, grant.Issuer), nil
 }
 
-// grantOf returns the grant of a document that came as a file, whose token may have expired,
-// and the document without the token.
+// grantOf returns the grant of a document from a file, whose token may have expired, and the
+// document without the token.
 func (r *Receiver) grantOf(doc []byte) (transfer.Grant, []byte, error) {
 	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
@@ -275,8 +273,8 @@ func (r *Receiver) grantOf(doc []byte) (transfer.Grant, []byte, error) {
 	return grant, text, err
 }
 
-// drop takes away the parked run of a handoff that has been refused. Nothing
-// else changes it: that would need the handoff to be accepted.
+// drop deletes the parked run of a refused handoff. Nothing else changes this run, because its
+// handoff was never accepted.
 func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {
 	if id.Validate() != nil {
 		return nil
@@ -293,7 +291,7 @@ func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {
 	return r.cfg.States.Delete(ctx, id)
 }
 
-// Get tells how far a handoff has come.
+// Get returns the status of a handoff.
 func (r *Receiver) Get(ctx context.Context, id string) (Status, error) {
 	h, err := r.load(ctx, id)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package handoff takes runs in that come from other platforms, and sends runs
-// to them, over HTTPS (AAIF, "Cross-Platform Migration Protocol" and "Streaming
-// Handoff Wire Format").
+// Package handoff receives runs from other platforms, and sends runs to them, over HTTPS (AAIF,
+// "Cross-Platform Migration Protocol" and "Streaming Handoff Wire Format").
 //
 //	receiver, err := handoff.NewReceiver(handoff.ReceiverConfig{…})
 //	server := &http.Server{Handler: handoff.Handler(receiver, …), TLSConfig: …}
@@ -14,25 +13,23 @@
 //
 // # Who owns the run
 //
-// A [Receiver] keeps a record of each handoff, made with its token's id and
-// changed by compare-and-swap only:
+// A [Receiver] keeps a record of each handoff under its token's id, and changes it only by
+// compare-and-swap:
 //
 //	receiving → staged → accepted → running
 //	         ↘        ↘
 //	          refused  refused
 //
-// That it can be made only once is what makes the token good for one use. That
-// only one of accepted and refused can follow staged decides who owns the run,
-// once the source has let go of it: no clock has a part in that. Until it is
-// accepted the run does not exist for any worker here.
+// The record can be made only once, so a token can be used only once. After staged, exactly one of
+// accepted and refused is written; it decides who owns the run after the source has released it.
+// No clock is involved. Until the run is accepted, it does not exist for any worker here.
 //
-// The source may ask again for each step, as often as it likes.
+// The source may repeat the request for each step.
 //
 // # Limits
 //
-// What a stranger can make grow is bounded: how many streams are open, how
-// long each may take and how large it may be, how many records of one issuer are
-// kept that were not accepted and for how long, and how many bytes of all of them.
-// Without a token that verifies nothing is kept; nor is the refusal of what never
-// came, unless its issuer may hand runs over to here.
+// Everything that a peer can make grow is bounded: the number, duration and size of open streams,
+// the number and life of an issuer's records that are not accepted, and the bytes of all its
+// records. Without a valid token nothing is stored. The refusal of a handoff that never arrived is
+// stored only if its issuer may transfer runs to this platform.
 package handoff

@@ -7,11 +7,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ErrFileKey: a file is encrypted, and its key is not given.
+// ErrFileKey: a file is encrypted, and its key is missing.
 var ErrFileKey = errors.New("the file's key is missing")
 
-// OpenFile decodes the document in a file. It need not be encrypted: its checksum and its
-// token vouch for it. The error wraps [ErrFileKey] if codec lacks the file's key.
+// OpenFile decodes the document in a file. It accepts an unencrypted document, which its checksum
+// and its token authenticate. The error wraps [ErrFileKey] if codec lacks the file's key.
 func OpenFile(text []byte, codec state.Codec) (*state.Checkpoint, error) {
 	codec.AcceptClear = true
 	c, err := codec.Decode(text)

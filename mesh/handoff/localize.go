@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// localize makes a run of this mesh of the one that came. docs/migration.md, "What
-// a peer vouches for", has what that takes over.
+// localize converts the received run to a run of this mesh. docs/migration.md, "What a peer
+// vouches for", lists the members that it keeps.
 func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
 	entity, grant, now := h.c.Mesh.Entity, *h.migration(), r.cfg.Now(ctx)
 	if c.Mesh.Entity == "" {
@@ -44,9 +44,8 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 	return nil
 }
 
-// judgeTask holds the task that came with a run to what it is for, and notes what
-// its signature proves here. A sender that nothing proves is the platform's word
-// ([state.Mesh.Vouched]).
+// judgeTask checks that the task of a run is for this run, and records what its signature proves
+// here. If nothing proves the sender, only the platform vouches for it ([state.Mesh.Vouched]).
 func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
 	task, err := envelope.Parse(m.Task)
 	switch {
@@ -57,8 +56,8 @@ func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
 	case task.Type != envelope.TypeTask || task.To != m.Entity:
 		return fmt.Errorf("it is a %s for %.80q, and the run is of %s", task.Type, task.To, m.Entity)
 	}
-	// A task that was handed on is answered for another agent: its replies go to that
-	// one's caller, by a chain of signatures that this platform was not asked about.
+	// A delegated task is answered for another agent: its replies go to that agent's caller, with
+	// a chain of signatures that this platform cannot extend.
 	var requires map[string]json.RawMessage
 	if task.Requires != nil {
 		if err := json.Unmarshal(task.Requires, &requires); err != nil {
@@ -81,9 +80,8 @@ func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
 	return nil
 }
 
-// signedBy is the key that proves here who sent a task; "" where nothing does: it is
-// unsigned, or its key is not known here, or not valid now. A signature that is
-// wrong is an error.
+// signedBy returns the key that proves a task's sender here; "" if the task is unsigned, or its
+// key is not known here or not valid now. A wrong signature is an error.
 func (r *Receiver) signedBy(task *envelope.Envelope, now time.Time) (string, error) {
 	_, kid, ok := sign.Describe(task)
 	if !ok {

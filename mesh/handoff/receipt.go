@@ -14,19 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// A Receipt is the target's word on a handoff, as a file for its source.
+// A Receipt is the target's decision about a handoff, as a file for its source.
 type Receipt struct {
 	Handoff string           `json:"handoff"`
 	Entity  string           `json:"entity"`
 	Run     string           `json:"run"`
-	Outcome transfer.Outcome `json:"outcome"` // for people; what counts is in the verdict
+	Outcome transfer.Outcome `json:"outcome"` // for people; programs read the verdict
 	Verdict string           `json:"verdict"` // a [transfer.Verdict], signed
 	Reply   json.RawMessage  `json:"reply,omitempty"`
 }
 
-// Receipt signs the word on a handoff as it stands: that the run was accepted, or
-// refused, or how it has ended. The key must speak for the run's entity, or for
-// another issuer that the source accepts.
+// Receipt signs the current decision about a handoff: the run was accepted, was refused, or has
+// ended with a reply. The key must speak for the run's entity, or for another issuer that the
+// source accepts.
 func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signer) (Receipt, error) {
 	h, err := r.load(ctx, id)
 	if err != nil {
@@ -62,12 +62,12 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 	return out, err
 }
 
-// ended is the terminal envelope of the run, nil while it goes on.
+// ended returns the terminal envelope of the run, nil while it goes on.
 func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error) {
 	run, err := r.own(ctx, h)
 	switch {
 	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
-		return nil, nil // forgotten; it was accepted all the same
+		return nil, nil // the run's record has expired; the run was accepted all the same
 	case err != nil:
 		return nil, err
 	case !run.c.Terminal():
@@ -76,7 +76,7 @@ func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error
 	return run.c.Mesh.Reply, nil
 }
 
-// Find is the last handoff of a run that was handed over to here.
+// Find returns the last handoff of a run that was transferred here.
 func (r *Receiver) Find(ctx context.Context, run string) (Status, error) {
 	var found *record
 	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {

@@ -38,14 +38,13 @@ type ReceiverConfig struct {
 	Platform string
 	// Keys verify tokens and requests.
 	Keys transfer.Keys
-	// Issuers are patterns of entities that may hand over any agent's runs, as
-	// in [sign.MatchFrom]. Default none: the agent's own entity alone may.
+	// Issuers are patterns, as in [sign.MatchFrom], of entities that may transfer any agent's
+	// runs. Default none: only the agent's own entity may.
 	Issuers []string
 
-	// Agent finds the entity that serves an agent here, by its document's
-	// agent_id or the one that stands for the entity ([state.AgentID]), or fails with
-	// [transfer.ErrUnknownAgent]. Where several entities say that they have the id, the
-	// issuer of the handoff is meant, if it is one of them.
+	// Agent finds the entity that serves an agent here, by its document's agent_id or by the
+	// entity's default id ([state.AgentID]), or fails with [transfer.ErrUnknownAgent]. If several
+	// entities have the id, it returns the issuer of the handoff, if that is one of them.
 	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
 
 	// Fits reports, with [transfer.ErrUnknownAgent], that an entity does not go on with runs of
@@ -56,19 +55,18 @@ type ReceiverConfig struct {
 	// Handoffs keeps the records of handoffs, States the runs; they are not the
 	// same store.
 	Handoffs, States state.Store
-	// Codec says how an entity's documents are kept at rest. Default: clear JSON.
+	// Codec returns how an entity's documents are stored. Default: unencrypted JSON.
 	Codec func(entity string) state.Codec
-	// Kick gives a run that is stored to the entity's workers. It may be called
-	// more than once for one run.
+	// Kick queues a stored run for the entity's workers. It may be called more than once for one
+	// run.
 	Kick func(ctx context.Context, c *state.Checkpoint) error
-	// Replies are those of the runs here, for the source.
+	// Replies reads the replies of the runs here, for their sources.
 	Replies Replies
-	// Forward gives a command about a run, an envelope, to its entity; nil:
-	// commands are refused.
+	// Forward passes a command for a run, an envelope, to its entity. nil: commands are refused.
 	Forward func(ctx context.Context, entity string, command []byte) (answer []byte, err error)
 
-	// Now is the time, best by the clock of the server that stores the runs.
-	// Default [time.Now].
+	// Now returns the time, preferably by the clock of the server that stores the runs. Default
+	// [time.Now].
 	Now func(context.Context) time.Time
 
 	// Idle is how long a sender may be silent in the middle of a stream, and how long
@@ -76,29 +74,28 @@ type ReceiverConfig struct {
 	Idle time.Duration
 	// Open is how many streams with a valid token are read at once. Default 16.
 	Open int
-	// Pending is how many handoffs of one issuer are kept that were not accepted:
-	// that are on their way, wait, or were refused. Share is how many bytes are kept
-	// for one issuer. Beyond that its next handoff is refused ([ErrBusy]), until
-	// records of earlier ones expire. Default 1000, and 24 MiB of the 64 that
-	// jetstream.BucketHandoff has.
+	// Pending bounds the handoffs of one issuer that are not accepted: they arrive, wait, or were
+	// refused. Share bounds the bytes of one issuer. Beyond either its next handoff is refused
+	// ([ErrBusy]), until records of earlier ones expire. Default 1000, and 24 MiB of the 64 MiB of
+	// jetstream.BucketHandoff.
 	Pending int
 	Share   int64
 
-	// Tidy, if set, takes away what Handoffs still keeps of documents that are gone.
+	// Tidy, if set, deletes the parts in Handoffs of documents that no longer exist.
 	// [Receiver.Collect] calls it.
 	Tidy func(ctx context.Context) error
 
-	// Observe is called synchronously before and after each write: with the
-	// phase that is written, and done false and then true.
+	// Observe is called synchronously before each write, with done false, and after it, with done
+	// true. phase is the written phase.
 	Observe func(ctx context.Context, phase state.Phase, done bool)
-	// Logger gets one line a phase. Default discards.
+	// Logger gets one line for each phase. By default they are discarded.
 	Logger *slog.Logger
 }
 
 // Replies reads the replies to a task, stored and new, in order.
 type Replies interface {
-	// Follow yields the replies whose number is above after, then new ones as
-	// they come, until ctx ends. An error is the last thing that is yielded.
+	// Follow yields the replies whose number is above after, then new ones as they arrive, until
+	// ctx ends. After an error it yields nothing more.
 	Follow(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Reply, error]
 }
 
@@ -110,8 +107,8 @@ type Reply struct {
 	Last   bool                `json:"last,omitempty"`   // the terminal reply
 }
 
-// A Receiver takes runs in. Its methods may be called from many goroutines,
-// and by several receivers on the same stores.
+// A Receiver receives runs. Its methods may be called from many goroutines, and several receivers
+// may use the same stores.
 type Receiver struct {
 	cfg    ReceiverConfig
 	open   chan struct{}
@@ -163,7 +160,7 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	return &Receiver{cfg: cfg, open: make(chan struct{}, cfg.Open)}, errors.Join(bad...)
 }
 
-// A Status is how far a handoff has come here.
+// A Status is the progress of a handoff here.
 type Status struct {
 	Handoff string      `json:"handoff"`
 	Phase   state.Phase `json:"phase"`
@@ -177,9 +174,8 @@ type Status struct {
 	Status aaif.RunStatus `json:"status,omitempty"` // in lists: of the run, once its workers have it
 }
 
-// Receive reads a streaming handoff to its end, and stages the run: it is kept,
-// and waits for [Receiver.Commit]. On error nothing is left but, where the
-// token was good, that it has been used.
+// Receive reads a streaming handoff to its end, and stages the run: it is stored, and waits for
+// [Receiver.Commit]. After an error nothing is stored, except that a valid token was used.
 func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error) {
 	open := false
 	defer func() {
@@ -197,7 +193,7 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 		if err != nil {
 			return grant, err
 		}
-		select { // only now: a stranger, who has no token, takes no place
+		select { // after the token was verified, so that a stream without one takes no place
 		case r.open <- struct{}{}:
 			open = true
 		default:
@@ -224,10 +220,10 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 
 // Import receives a whole document, with its token in provenance, for example from a
 // file. No source waits for an answer, so the run is staged and accepted at once. An import that
-// was cut off before the run was given to the workers is finished by another one of the same document.
+// was interrupted before the run was started is finished by another import of the same document.
 //
-// key opens a file that its source has encrypted, and is used for nothing else: the run is
-// stored as ReceiverConfig.Codec says. Without it the keys of that codec are tried.
+// key only opens a file that its source has encrypted; the run is stored as ReceiverConfig.Codec
+// says. Without key the keys of that codec are tried.
 func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (Status, error) {
 	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
@@ -267,7 +263,7 @@ func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (
 	return r.Commit(ctx, grant.ID)
 }
 
-// begun returns the record of an import of the same document that was cut off before it was done;
+// begun returns the record of an import of the same document that was interrupted;
 // nil if there is none that this process can read.
 func (r *Receiver) begun(ctx context.Context, g transfer.Grant) (*record, error) {
 	rec, err := r.cfg.Handoffs.Get(ctx, key(g.ID))
@@ -289,7 +285,7 @@ func (r *Receiver) begun(ctx context.Context, g transfer.Grant) (*record, error)
 	return h, nil
 }
 
-// verify judges a token by all that is known before the document is.
+// verify checks a token as far as possible before the document is read.
 func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.State) (transfer.Grant, error) {
 	grant, err := transfer.VerifyToken(r.cfg.Keys, token, r.cfg.Platform, r.cfg.Now(ctx))
 	if err != nil {
@@ -298,8 +294,8 @@ func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.Sta
 	return grant, grant.Covers(source, s.AgentID, s.RunID, s.StateID, grant.Checksum)
 }
 
-// admit uses the token up: of any number of streams that bring it, one makes
-// the record. own is for what an operator of this platform brings.
+// admit uses up the token: of several streams with it, one makes the record. own says that an
+// operator of this platform imports the run.
 func (r *Receiver) admit(ctx context.Context, g transfer.Grant, own bool) (*record, error) {
 	entity, err := r.cfg.Agent(ctx, g.AgentID, g.Issuer)
 	if err != nil {
@@ -321,9 +317,8 @@ func (r *Receiver) admit(ctx context.Context, g transfer.Grant, own bool) (*reco
 	return h, nil
 }
 
-// vacant reports whether a run may come under a name: there is none
-// ([transfer.ErrRunExists]). One that a receiver had prepared for a handoff of which
-// there is no record any more was never accepted, and is taken away.
+// vacant returns [transfer.ErrRunExists] if a run exists under an id. A run that a receiver has
+// prepared for a handoff whose record no longer exists was never accepted; vacant deletes it.
 func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 	rec, err := r.cfg.States.Get(ctx, id)
 	switch {
@@ -346,7 +341,7 @@ func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 	return exists
 }
 
-// opening is what the record of a handoff begins with.
+// opening returns the first state of a handoff's record.
 func opening(entity string, g transfer.Grant) *state.Checkpoint {
 	return &state.Checkpoint{
 		Doc: aaif.State{AgentID: g.AgentID, RunID: g.RunID, Status: aaif.RunMigrating},

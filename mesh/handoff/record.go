@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// What a receiver may answer besides the errors of package state.
+// Errors of a receiver, besides those of package state.
 var (
 	// ErrBusy: too many streams are open.
 	ErrBusy = errors.New("the receiver is busy")
@@ -18,18 +18,17 @@ var (
 	ErrUnknown = errors.New("no such handoff")
 	// ErrAccepted: the run belongs to this platform and cannot be refused any more.
 	ErrAccepted = errors.New("the handoff has been accepted")
-	// ErrNotStaged: the document has not come, or not all of it.
+	// ErrNotStaged: the document has not arrived completely.
 	ErrNotStaged = errors.New("the handoff is not staged")
 )
 
-// A record is what is kept of one handoff: a checkpoint like any other, whose
-// Migration says how far it has come. While the run is neither accepted nor
-// refused it is all there is of it here.
+// A record is the stored state of one handoff: a checkpoint whose Migration has the phase. Until
+// the run is accepted or refused, nothing else of it is stored here.
 type record struct {
 	id  string // of the token
 	c   *state.Checkpoint
 	rev uint64
-	own bool // an operator of this platform brought it: its issuer's share does not count
+	own bool // an operator of this platform has imported it, so its issuer's share does not apply
 }
 
 func (h *record) migration() *state.Migration { return h.c.Mesh.Migration }
@@ -40,7 +39,7 @@ func (h *record) status() Status {
 	}
 }
 
-// key is where the record is kept.
+// key returns the id under which the record is stored.
 func key(id string) state.ID { return state.ID{Entity: holder, Run: id} }
 
 // load reads the record of a handoff.
@@ -61,7 +60,7 @@ func (r *Receiver) decode(rec state.Record) (*record, error) {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
 	run := rec
-	run.ID = head.ID() // it is kept by the token, and of a run
+	run.ID = head.ID() // the record is stored under the token's id, and has the run's own id inside
 	c, err := r.cfg.Codec(head.Entity).Read(run)
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
@@ -107,7 +106,7 @@ func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, chan
 	return nil
 }
 
-// A compacter is a store that can forget what a record was before.
+// A compacter is a store that can delete a record's earlier revisions.
 type compacter interface {
 	Compact(ctx context.Context, id state.ID) error
 }
@@ -129,8 +128,8 @@ func (r *Receiver) put(ctx context.Context, store state.Store, id state.ID, prev
 	return 0, err
 }
 
-// giveUp refuses a handoff whose stream failed, and returns the error to answer
-// with. The record of it, without the document, is what keeps its token used.
+// giveUp refuses a handoff whose stream failed, and returns the error for the answer. Its record,
+// without the document, stays, so that the token counts as used.
 func (r *Receiver) giveUp(ctx context.Context, h *record, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -140,7 +139,7 @@ func (r *Receiver) giveUp(ctx context.Context, h *record, why error) error {
 	return why
 }
 
-// refuse writes the refusal, for ever, over what the caller knows.
+// refuse writes the final refusal over the revision that the caller has read.
 func (r *Receiver) refuse(ctx context.Context, h *record, reason string) error {
 	return r.write(ctx, h, state.PhaseRefused, func(c *state.Checkpoint) {
 		bare(c)

@@ -7,7 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// follow gives out the replies of a handed-over run until the terminal one.
+// follow yields the replies of a transferred run, up to the terminal one.
 func (r *Receiver) follow(ctx context.Context, id string, after uint64, give func(Reply) error) error {
 	h, err := r.load(ctx, id)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// Where a receiver is found below its URL, and how requests are authorised.
+// The paths below a receiver's URL, and the header that authorises requests.
 const (
 	Path = "/aaif/handoff"
 	// HeaderRequest carries a signed [transfer.Request] about a handoff that has
@@ -38,10 +38,10 @@ const (
 	ActionCommand = "command"
 )
 
-// HandlerOptions are what [Handler] may be told.
+// HandlerOptions configure [Handler].
 type HandlerOptions struct {
-	// Bearer, if set, must come with each request, as an Authorization header. It
-	// is read anew each time, so that it can be changed.
+	// Bearer, if set, must come with each request, as an Authorization header. It is called for
+	// each request, so that the token can change.
 	Bearer func() (string, error)
 	// Version is the program's version, which capability answers state.
 	Version string
@@ -56,8 +56,8 @@ type HandlerOptions struct {
 // maxCommand bounds the body of a command.
 const maxCommand = 1 << 20
 
-// Handler serves a receiver over HTTP. It refuses every request that did not
-// come over TLS: the server that it is in must not leave that to a proxy.
+// Handler serves a receiver over HTTP. It refuses every request without TLS: the server must
+// terminate TLS itself, and not leave that to a proxy.
 func Handler(r *Receiver, opts HandlerOptions) http.Handler {
 	if opts.Beat <= 0 {
 		opts.Beat = 5 * time.Second
@@ -86,7 +86,7 @@ type server struct {
 type follower struct{ end context.CancelFunc }
 
 // maxFollowers is how many streams of replies one handoff may have. Its source needs one, and
-// opens another where it has lost that before the receiver has.
+// opens another if it notices earlier than the receiver that the first is lost.
 const maxFollowers = 4
 
 // followed records a stream of replies, and ends the oldest one if there are too many. leave
@@ -111,8 +111,7 @@ func (s *server) followed(id string, end context.CancelFunc) (leave func()) {
 	}
 }
 
-// guard lets requests in that came over TLS and, if one is wanted, with the
-// bearer token.
+// guard refuses requests without TLS or, if a bearer token is configured, without that token.
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
@@ -135,7 +134,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// About is what a receiver tells of itself.
+// About is a receiver's description of itself.
 type About struct {
 	Platform string `json:"platform"`
 	Version  string `json:"version,omitempty"`
@@ -155,12 +154,12 @@ func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	body := &wary{Reader: r.Body, extend: func() { _ = control.SetReadDeadline(time.Now().Add(s.cfg.Idle)) }}
-	_ = control.EnableFullDuplex() // a refusal is said at once
+	_ = control.EnableFullDuplex() // so that a refusal is sent at once
 	status, err := s.Receive(r.Context(), body)
 	if err != nil {
 		s.fail(w, err)
-		// The sender hears it while it still sends: closing at once could take the
-		// answer away again.
+		// The sender receives the refusal while it still sends. If the connection were closed at
+		// once, the answer could be lost.
 		_ = control.Flush()
 		_ = control.SetReadDeadline(time.Now().Add(lastWord))
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxRest))
@@ -169,10 +168,10 @@ func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusCreated, status)
 }
 
-// maxRest is how much of a refused stream is read and thrown away.
+// maxRest bounds how much of a refused stream is read and discarded.
 const maxRest = 64 << 20
 
-// patient moves the deadline on with every read.
+// patient extends the deadline with every read.
 type patient struct {
 	io.Reader
 	extend func()
@@ -201,7 +200,7 @@ func (w *wary) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// asked lets a request through that the one has signed who brought the handoff.
+// asked refuses requests that are not signed, for this action, by the issuer of the handoff.
 func (s *server) asked(action string, next func(http.ResponseWriter, *http.Request, transfer.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		req, err := transfer.VerifyRequest(s.cfg.Keys, r.Header.Get(HeaderRequest), s.cfg.Platform, s.cfg.Now(r.Context()))
@@ -242,8 +241,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, req transfer.Req
 	s.outcome(w, status, err)
 }
 
-// outcome answers with a status. That an accepted run cannot be refused is an
-// answer, too.
+// outcome answers with a status. The refusal of an accepted run is answered with its status, too.
 func (s *server) outcome(w http.ResponseWriter, status Status, err error) {
 	if err != nil && !errors.Is(err, ErrAccepted) {
 		s.fail(w, err)
@@ -324,7 +322,7 @@ func (s *server) command(w http.ResponseWriter, r *http.Request, req transfer.Re
 	_, _ = w.Write(answer)
 }
 
-// unread is the class of an error of reading a body.
+// unread returns the class of an error of reading a body.
 func unread(err error) error {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -335,14 +333,13 @@ func unread(err error) error {
 	return transfer.ErrStream
 }
 
-// A problem is the body of every answer that is no success: what a handoff_error
-// says.
+// A problem is the body of every error answer, with the content of a handoff_error.
 type problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// fail answers with what a peer may know of an error.
+// fail answers with the part of an error that a peer may read.
 func (s *server) fail(w http.ResponseWriter, err error) {
 	status, p := http.StatusUnprocessableEntity, problem{}
 	switch {

@@ -17,9 +17,9 @@ const (
 	DefaultShare   = 24 << 20
 )
 
-// shares count what is kept for each issuer, so that none fills the store for the
-// others. They are read from the store when the first handoff comes, and again by
-// [Receiver.Collect]; in between each receiver counts its own writes.
+// shares count the stored bytes and records of each issuer, so that no issuer fills the store.
+// They are read from the store at the first handoff, and again by [Receiver.Collect]; in between
+// each receiver counts its own writes.
 type shares struct {
 	mu   sync.Mutex
 	of   map[string]*share // by issuer; nil: not read yet
@@ -28,7 +28,7 @@ type shares struct {
 
 func newShares() *shares { return &shares{of: map[string]*share{}, kept: map[string]holding{}} }
 
-// take makes the counts those of next.
+// take replaces the counts by those of next.
 func (s *shares) take(next *shares) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,13 +42,13 @@ func (s *shares) known() bool {
 	return s.of != nil
 }
 
-// share is what is kept for one issuer.
+// share counts what is stored of one issuer.
 type share struct {
 	pending int   // records of handoffs that were not accepted
 	bytes   int64 // of all its records
 }
 
-// holding is one record as it is counted.
+// holding is what one record adds to a share.
 type holding struct {
 	issuer  string
 	pending bool
@@ -77,7 +77,7 @@ func (s *shares) drop(id string) {
 	}
 }
 
-// add reports whether nothing is left.
+// add adds a holding n times, and reports whether the share is then empty.
 func (s *share) add(h holding, n int) bool {
 	if h.pending {
 		s.pending += n
@@ -95,10 +95,9 @@ func (h *record) pending() bool {
 	return true
 }
 
-// reserve counts a record as it is about to be written, and returns how to take that
-// back. It fails with [ErrBusy] where the issuer has no room for it: only a refusal
-// of what is there is written in any case, and what an operator of this platform
-// brings.
+// reserve counts a record that is about to be written, and returns the function that undoes that.
+// It fails with [ErrBusy] if the issuer has no room, except for the refusal of a stored handoff
+// and for imports of this platform's operator.
 func (r *Receiver) reserve(ctx context.Context, h, next *record, size int) (undo func(), err error) {
 	checked := !next.own && next.pending() && (h.rev == 0 || next.migration().Phase != state.PhaseRefused)
 	s := &r.shares
@@ -140,8 +139,8 @@ func (s *shares) restore(id string, was holding, there bool) {
 	}
 }
 
-// mayIssue reports whether an entity may hand runs over to here at all: it is served
-// here, or one of those that may for every agent.
+// mayIssue reports whether an entity may transfer any runs to this platform: it is served here, or
+// matches Issuers.
 func (r *Receiver) mayIssue(ctx context.Context, issuer string) error {
 	if matchAny(r.cfg.Issuers, issuer) {
 		return nil
@@ -159,11 +158,11 @@ type ageing interface {
 	PutFor(ctx context.Context, id state.ID, prev uint64, data []byte, life time.Duration) (uint64, error)
 }
 
-// life is how long the record of a handoff is kept that has not been accepted. The
-// revisions of one record must not outlive a later one, or what was refused would be
-// staged again: so all of them have the same. Only one that begins as refused has no
-// other: it lives for as long as its token may still come, or, where an operator
-// refused a file, as long as the store keeps any: a receipt may be wanted later.
+// life returns how long the record of a handoff that is not accepted is kept. All revisions of a
+// record have the same life: if an earlier one outlived a later one, a refused handoff would be
+// staged again. A record that begins as refused has only one revision. It is kept while its token
+// is valid; if an operator refused a file, it is kept as long as the store keeps any, because the
+// receipt may be needed later.
 func (r *Receiver) life(h *record, phase state.Phase) time.Duration {
 	switch phase {
 	case state.PhaseAccepted, state.PhaseRunning:
@@ -179,13 +178,14 @@ func (r *Receiver) life(h *record, phase state.Phase) time.Duration {
 	return 2 * max(Stay, transfer.MaxTokenLife+5*time.Minute)
 }
 
-// lasting is a store whose records are kept for life; 0: as long as it keeps any.
+// lasting is a store whose records are kept for the duration life; 0: as long as the store keeps
+// any.
 type lasting struct {
 	state.Store
 	life time.Duration
 }
 
-// Put is [ageing.PutFor] where the store has it.
+// Put is [ageing.PutFor] if the store has that method.
 func (l lasting) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	if store, ok := l.Store.(ageing); ok && l.life > 0 {
 		return store.PutFor(ctx, id, prev, data, l.life)

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// critical marks the tasks on the critical path. Seen from the end of a task, that is
-// the child that ended last, then the child that ended last before that one began, and so
-// on back to the begin; and the same within each of these children.
+// critical marks the tasks on the critical path. From the end of a task backwards these are: the
+// child that ended last, then the child that ended last before that one began, and so on; and the
+// same within each of these children.
 func (t *Tree) critical() {
 	for _, root := range t.Roots {
 		root.waitedFor()
@@ -21,7 +21,7 @@ func (t *Tree) critical() {
 	}
 }
 
-// longest are the leaves of what was waited for, in the order in which they began.
+// longest returns the leaves of the critical path, in the order in which they began.
 func (t *Tree) longest() (out []*Node) {
 	for _, n := range t.Nodes {
 		if n.Critical && len(n.Children) == 0 {
@@ -32,7 +32,7 @@ func (t *Tree) longest() (out []*Node) {
 	return out
 }
 
-// far stands for the end of what has not ended.
+// far is the end of a task that has not ended.
 var far = time.Unix(1<<40, 0)
 
 func (n *Node) end() time.Time {

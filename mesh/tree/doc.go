@@ -1,23 +1,23 @@
 // Package tree builds and draws the tree of the tasks with one corr: which task caused
 // which, how long each took, what it used, and how it ended.
 //
-// A [Builder] takes events of bus.mesh.task and bus.mesh.run, checkpoints of durable
-// runs, and stored answers, in the order in which the caller receives them. Each of them
-// may be missing: events are delivered at most once, and an agent in another language
-// may publish none, so that only the events of its caller name it. A task that began and
-// whose end is not known has the state [Unknown].
+// A [Builder] takes events of bus.mesh.task and bus.mesh.run, checkpoints of durable runs, and
+// stored answers, in the order in which the caller receives them. Any of them may be missing:
+// events are delivered at most once, and an agent in another language may publish none, so that
+// only its caller's events name it. A task that began and whose end is not known has the state
+// [Unknown].
 //
 //	b := tree.New(corr)
 //	for e := range events {
 //		b.Event(e.Time, e.Envelope)
 //	}
 //	t := b.Tree(time.Now())
-//	t.WriteText(os.Stdout, tree.TextOptions{})
+//	fmt.Print(t.Text(tree.TextOptions{}))
 //
-// From the bottom up: usage.go adds up usage; facts.go keeps what is known of each task,
-// and which entity said it; events.go and record.go read events and checkpoints; tree.go
-// builds the tree; state.go derives the state of each task; critical.go marks the critical
-// path; text.go and dot.go draw.
+// From the bottom up: usage.go adds up usage; facts.go collects the facts about each task, and
+// which entity stated them; events.go and record.go read events and checkpoints; tree.go builds
+// the tree; state.go derives the state of each task; critical.go marks the critical path; text.go
+// and dot.go draw.
 //
 // # Trust
 //

@@ -32,7 +32,7 @@ func (d *dotWriter) line(format string, args ...any) { fmt.Fprintf(&d.b, format+
 // fills are the colours of the states.
 var fills = map[State]string{Done: "palegreen", Failed: "lightcoral", Running: "lightblue", Retrying: "khaki", Waiting: "khaki", Sent: "white", HandedOff: "thistle", Withdrawn: "lightgrey", Unknown: "lightgrey"}
 
-// draw writes a node and what is below it, and returns its name.
+// draw writes a node and the nodes below it, and returns its name.
 func (d *dotWriter) draw(n *Node) string {
 	id := fmt.Sprintf("n%d", d.n)
 	d.n++
@@ -72,9 +72,8 @@ func (d *dotWriter) draw(n *Node) string {
 	return id
 }
 
-// quote writes lines as a quoted string, in which nothing is a command: \ and "
-// are taken literally. In a record or an HTML label more would be needed; these
-// are neither.
+// quote writes lines as a quoted string, with \ and " escaped. That is enough for plain labels;
+// records and HTML labels would need more.
 func quote(lines ...string) string {
 	for i, s := range lines {
 		lines[i] = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)

@@ -10,7 +10,7 @@ type row struct {
 	branch string
 	name   string
 	node   *Node
-	note   string // in the place of the columns
+	note   string // replaces the columns
 }
 
 // drawing collects the rows.
@@ -48,7 +48,7 @@ func (d *drawing) draw(n *Node, branch, below string) {
 	}
 }
 
-// folded divides what is below a node into what is drawn, and the rest.
+// folded divides the nodes below a node into those that are drawn and the rest.
 func (n *Node) folded(fold int) (show, rest []*Node) {
 	if fold < 0 || len(n.Children) <= fold+foldSlack {
 		return n.Children, nil
@@ -56,7 +56,7 @@ func (n *Node) folded(fold int) (show, rest []*Node) {
 	return n.Children[:fold], n.Children[fold:]
 }
 
-// more tells of tasks that are not drawn, and of those below them.
+// more describes the tasks that are not drawn, with those below them.
 func more(rest []*Node) string {
 	var c Count
 	deeper := 0
@@ -80,12 +80,12 @@ func (n *Node) below() int {
 	return sum
 }
 
-// columnNames are over the tasks. Those of numbers are set to the right.
+// columnNames are the headings of the columns. Columns of numbers are right-aligned.
 var columnNames = []string{"TASK", "LANE", "STATE", "TIME", "TOKENS", "COST"}
 
 const firstNumber = 3
 
-// lines sets the rows in columns; one that is empty is left out.
+// lines formats the rows in columns, and leaves out empty columns.
 func (d *drawing) lines() [][]span {
 	cells := make([][]string, len(d.rows))
 	widths := make([]int, len(columnNames))
@@ -144,11 +144,11 @@ func pad(s string, width int, right bool) string {
 	return s + blanks + "  "
 }
 
-// maxName is up to how many columns names are padded to.
+// maxName bounds the width to which names are padded, in columns.
 const maxName = 60
 
-// spent are the columns of what a task used: its own, and in brackets that of all
-// below it with it.
+// spent returns the columns with a task's usage: its own, and in brackets the total with all tasks
+// below it.
 func (n *Node) spent() (tokens, cost string) {
 	if n.Total == nil {
 		return "", ""

@@ -60,7 +60,7 @@ func (b *Builder) taskEvent(at time.Time, entity, intent string, t taskEvent) bo
 		return false
 	}
 	if t.Epoch < f.epoch {
-		return false // of a worker that had lost the run
+		return false // from a worker that had lost the run
 	}
 	if intent == intents.TaskStarted && f.own.state == Running && f.epoch > 0 && t.Epoch > f.epoch {
 		f.takenOver++

@@ -10,13 +10,13 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// MaxTasks is how many tasks one tree has at most.
+// MaxTasks bounds the tasks of one tree.
 const MaxTasks = 50_000
 
-// maxChoices bounds how many events of choices are kept of one task.
+// maxChoices bounds the events about choices that are kept of one task.
 const maxChoices = 100
 
-// A Builder collects what is known of the tasks of one corr.
+// A Builder collects the facts about the tasks of one corr.
 type Builder struct {
 	corr    string
 	facts   map[string]*facts
@@ -31,16 +31,16 @@ func New(corr string) *Builder {
 	return &Builder{corr: corr, facts: map[string]*facts{}, steps: map[string]*facts{}, waiting: map[string]*facts{}}
 }
 
-// Len is how many tasks are known.
+// Len returns how many tasks are known.
 func (b *Builder) Len() int { return len(b.order) }
 
-// facts is what is known of one task.
+// facts are the known facts about one task.
 type facts struct {
 	id string
 
 	entity, parent     string
-	ownEntity, ownLink bool // it said so itself
-	handoff            bool // it was handed over by parent
+	ownEntity, ownLink bool // the task's own events or record said so
+	handoff            bool // the task was delegated by parent
 
 	alias, step     string
 	slot            *int
@@ -51,17 +51,17 @@ type facts struct {
 	epoch           uint64
 	attempt         int
 	takenOver       int
-	pattern         string // of what it does with its own steps
+	pattern         string // the team's pattern
 	position        *Position
 	choices         []Choice
 	waitsFor, until string
 	handedTo        string
 
-	own    word // what it said itself, or its record
-	caller word // what the one who gave it the task said
+	own    word // by its own events or its record
+	caller word // by its caller's events
 }
 
-// word is how one side says that a task stands.
+// word is the state of a task according to one side.
 type word struct {
 	state   State
 	status  string // a status that it waits in
@@ -74,7 +74,7 @@ type word struct {
 	usage   *Usage
 }
 
-// task is what is known of a task, nil where there are too many.
+// task returns the facts about a task, nil if there are too many tasks.
 func (b *Builder) task(id string) *facts {
 	if f := b.facts[id]; f != nil {
 		return f
@@ -89,7 +89,7 @@ func (b *Builder) task(id string) *facts {
 	return f
 }
 
-// is says how a task stands from then on.
+// is records a new state of a task.
 func (w *word) is(s State, at time.Time, ms float64, problem *envelope.Error, usage json.RawMessage) {
 	if w.first.IsZero() || at.Before(w.first) {
 		w.first = at
@@ -113,7 +113,7 @@ func (f *facts) saidBy(entity string) bool {
 	return true
 }
 
-// under says whose child it is. Its own word goes before its caller's.
+// under sets the parent. The task's own statement takes precedence over its caller's.
 func (f *facts) under(parent string, own bool) {
 	if parent == "" || parent == f.id || f.ownLink && !own {
 		return
@@ -121,15 +121,15 @@ func (f *facts) under(parent string, own bool) {
 	f.parent, f.ownLink = parent, own
 }
 
-// set keeps what is said, and what was said before where nothing is.
+// set replaces a value, unless the new one is empty.
 func set(to *string, s string) {
 	if s != "" {
 		*to = s
 	}
 }
 
-// Step takes what an event on bus.mesh.run says: entity is the one who tells.
-// It reports whether it is of use.
+// Step takes an event on bus.mesh.run, which entity has published, and reports whether it is of
+// use.
 func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent) bool {
 	if s.Task == "" || !intents.RunEvent(intent) {
 		return false
@@ -142,7 +142,7 @@ func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent)
 	above.durable = above.durable || s.Run != ""
 	set(&above.instance, s.Instance)
 	set(&above.pattern, s.Pattern)
-	if above.own.state == "" { // its own beginning was not heard
+	if above.own.state == "" { // the event of its own begin is missing
 		above.own.is(Running, at, 0, nil, nil)
 	}
 	switch intent {
@@ -161,8 +161,7 @@ func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent)
 	return true
 }
 
-// childOf is the task that a step is about. A step for which no task was sent has
-// an id made of its own.
+// childOf returns the task of a step. A step without a task gets an id of its own.
 func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 	name := cmp.Or(s.Step, s.Alias, s.To)
 	key := above.id + "/" + name
@@ -208,7 +207,7 @@ func (b *Builder) vain(before, f *facts, s intents.StepEvent) {
 	b.order = slices.DeleteFunc(b.order, func(f *facts) bool { return f == before })
 }
 
-// sent says that its caller sent it.
+// sent records that the caller sent the task.
 func (f *facts) sent(at time.Time) {
 	if f.caller.state == "" {
 		f.caller.is(Sent, at, 0, nil, nil)
@@ -248,15 +247,14 @@ func (b *Builder) child(above *facts, at time.Time, intent string, s intents.Ste
 	return true
 }
 
-// giveUp says that its caller does not wait for it any more, unless it was known
-// before what became of it.
+// giveUp records that the caller no longer waits for the task, unless its end is already known.
 func (f *facts) giveUp(s State, at time.Time, why *envelope.Error) {
 	if f.caller.state == Sent || f.caller.state == Waiting {
 		f.caller.is(s, at, 0, why, nil)
 	}
 }
 
-// choose keeps what was decided while a task was worked on.
+// choose records a choice that was made during the work on a task.
 func (f *facts) choose(at time.Time, intent string, s intents.StepEvent) {
 	if len(f.choices) >= maxChoices {
 		return

@@ -10,9 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Checkpoint takes the last checkpoint of a durable run. It goes before what
-// events said earlier of how the task stands: events may be lost, and
-// checkpoints are not.
+// Checkpoint takes the last checkpoint of a durable run. Its status takes precedence over earlier
+// events, because events may be lost and checkpoints are not.
 func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 	m := &c.Mesh
 	f := b.task(m.TaskID)
@@ -45,7 +44,7 @@ func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 	return true
 }
 
-// below takes what a checkpoint says of the tasks that the run has sent.
+// below takes the tasks that a run has sent, from its checkpoint.
 func (b *Builder) below(m *state.Mesh, at time.Time) {
 	step := func(at time.Time, intent string, s intents.StepEvent) {
 		s.Task = m.TaskID
@@ -73,8 +72,8 @@ func (b *Builder) below(m *state.Mesh, at time.Time) {
 	}
 }
 
-// void takes a wait of which no answer is wanted any more: it came to nothing in
-// its time, or the run went on without it.
+// void takes a wait whose answer is no longer needed: its time is over, or the run went on without
+// it.
 func (b *Builder) void(m *state.Mesh, w state.Wait, s intents.StepEvent, at time.Time) {
 	s.Task = m.TaskID
 	b.Step(w.Asked, m.Entity, intents.RunStepStarted, s)
@@ -88,7 +87,7 @@ func (b *Builder) void(m *state.Mesh, w state.Wait, s intents.StepEvent, at time
 	}
 }
 
-// Header is Checkpoint for one whose document cannot be read: it is sealed.
+// Header is Checkpoint for a sealed document, of which only the header can be read.
 func (b *Builder) Header(h state.Header) bool {
 	f := b.task(h.TaskID)
 	if h.TaskID == "" || f == nil || !f.saidBy(h.Entity) {
@@ -99,7 +98,7 @@ func (b *Builder) Header(h state.Header) bool {
 	return true
 }
 
-// record takes a run's status over, unless it is known already.
+// record takes a run's status, unless it is known already.
 func (f *facts) record(run string, epoch uint64, status aaif.RunStatus, began, at time.Time, ms float64) {
 	f.durable = true
 	set(&f.run, run)
@@ -165,7 +164,7 @@ func (b *Builder) Answer(taskID string, at time.Time, reply *envelope.Envelope) 
 	return true
 }
 
-// answered reads what an answer says of usage: that of everything below, too.
+// answered reads the usage in an answer, which includes everything below the task.
 func (f *facts) answered(reply *envelope.Envelope) {
 	if u := usageIn(reply.Payload); u != nil && f.caller.usage == nil {
 		f.caller.usage = u

@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-// State is how a task stands.
+// State is the state of a task.
 type State string
 
 // The states of a task.
@@ -18,18 +18,18 @@ const (
 	Retrying  State = "retrying"   // it failed, and will be tried again
 	Waiting   State = "waiting"    // for a person, or to be resumed
 	Done      State = "done"       // it gave a result
-	Failed    State = "failed"     // it gave an error, or its caller gave it up
-	HandedOff State = "handed_off" // another task goes on with it, and answers
-	Withdrawn State = "withdrawn"  // of a person: the answer is not waited for any more
+	Failed    State = "failed"     // it ended with an error, or its caller stopped waiting
+	HandedOff State = "handed_off" // another task continues and answers it
+	Withdrawn State = "withdrawn"  // a person's task whose answer is no longer needed
 	Unknown   State = "unknown"    // it began; no event says how it ended
 )
 
-// Ended reports whether nothing more is to come of a task.
+// Ended reports whether the state is final.
 func (s State) Ended() bool {
 	return s == Done || s == Failed || s == HandedOff || s == Withdrawn || s == Unknown
 }
 
-// Count is how many tasks are in which state.
+// Count has the number of tasks in each state.
 type Count struct {
 	Total     int `json:"total"`
 	Sent      int `json:"sent,omitempty"`
@@ -49,14 +49,14 @@ func (c *Count) add(s State) {
 		HandedOff: &c.HandedOff, Withdrawn: &c.Withdrawn, Unknown: &c.Unknown}[s]++
 }
 
-// Open is how many have not ended.
+// Open returns how many tasks have not ended.
 func (c Count) Open() int { return c.Sent + c.Running + c.Retrying + c.Waiting }
 
-// stand says how a task stands, by its own word and its caller's.
+// stand sets the state of a task, from its own statements and its caller's.
 //
-// A caller's word that it failed goes before the task's own: it is what the rest
-// went on with. Its word that there is a result is as good as the task's own,
-// which may have been lost, or never said.
+// The caller's statement that the task failed takes precedence over the task's own, because the
+// tree went on with that. The caller's statement that there is a result counts like the task's
+// own, whose events may be lost or never published.
 func (f *facts) stand(n *Node) {
 	w := f.own
 	switch {
@@ -83,7 +83,7 @@ func (f *facts) stand(n *Node) {
 	if n.State.Ended() {
 		n.Ended, n.DurationMS = w.at, w.long()
 		if other := f.caller; other.state == w.state && other.at.Before(n.Ended) {
-			n.Ended = other.at // the task's own word can be heard after its answer
+			n.Ended = other.at // the task's own event may arrive after its answer
 		}
 		if ms := f.own.long(); f.own.state == w.state && ms > 0 {
 			n.DurationMS = ms
@@ -92,11 +92,11 @@ func (f *facts) stand(n *Node) {
 	n.Usage, n.Total = f.own.usage, f.caller.usage
 }
 
-// long is how long it took from when it was heard of first. What is told leaves
-// out how long a run waited, and what its owners before did.
+// long returns the duration since the first event. The reported duration leaves out how long a run
+// waited, and the work of earlier owners.
 func (w *word) long() float64 { return max(w.ms, between(w.first, w.at)) }
 
-// settle sets the state of tasks whose end no event told, and the duration of all tasks.
+// settle sets the state of tasks whose end is in no event, and the duration of all tasks.
 func (t *Tree) settle(now time.Time) {
 	for _, n := range t.Nodes { // those above come first
 		above := t.index[n.Parent]
@@ -116,10 +116,10 @@ func (t *Tree) settle(now time.Time) {
 	}
 }
 
-// person reports whether a person is asked.
+// person reports whether the task is for a person.
 func (n *Node) person() bool { return subject.EntityType(n.Entity) == subject.TypeHuman }
 
-// sum counts, and says how the whole stands.
+// sum counts the tasks, and sets the state of the whole tree.
 func (t *Tree) sum(now time.Time) {
 	for _, n := range t.Nodes {
 		t.Tasks.add(n.State)
@@ -150,11 +150,11 @@ func (t *Tree) sum(now time.Time) {
 	}
 	t.DurationMS = between(t.Began, end)
 	if len(t.Roots) == 1 && t.Roots[0].State.Ended() && t.Roots[0].State != HandedOff {
-		t.DurationMS = max(t.DurationMS, t.Roots[0].DurationMS) // with what it waited in a queue
+		t.DurationMS = max(t.DurationMS, t.Roots[0].DurationMS) // including the time in a queue
 	}
 }
 
-// outcome is how a task stands, or the one that it was handed on to.
+// outcome returns the state of a task, or of the task that it was delegated to.
 func (n *Node) outcome() State {
 	if n.State == HandedOff {
 		for _, c := range n.Children {
@@ -166,7 +166,8 @@ func (n *Node) outcome() State {
 	return n.State
 }
 
-// worse is the state of two trees: what has not ended, then what failed.
+// worse returns the state of two trees together: one that has not ended comes first, then one that
+// failed.
 func worse(a, b State) State {
 	for _, s := range []State{Running, Retrying, Sent, Waiting, Failed, Unknown, Withdrawn, HandedOff} {
 		if a == s || b == s {
@@ -183,11 +184,10 @@ func between(from, to time.Time) float64 {
 	return float64(to.Sub(from).Microseconds()) / 1000
 }
 
-// account divides what was used: each task's own, and the whole below it.
+// account computes the usage of each task: its own, and the total with the tasks below it.
 //
-// Events and checkpoints tell what a task used itself, results what everything
-// below it used together. Where one is missing it follows from the others, as
-// far as it does.
+// Events and checkpoints have a task's own usage, results the total with everything below. If one
+// is missing, it is computed from the others where possible.
 func (t *Tree) account() {
 	for i := len(t.Nodes) - 1; i >= 0; i-- { // those below come first
 		n := t.Nodes[i]
@@ -226,7 +226,7 @@ func orZero(u *Usage) *Usage {
 	return u
 }
 
-// say tells in words what is not known.
+// say describes what is not known.
 func (t *Tree) say(b *Builder) {
 	if n := t.Tasks.Unknown; n > 0 {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("the end of %s was not reported", tasks(n)))

@@ -7,16 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// TextOptions say how a tree is drawn.
+// TextOptions configure how a tree is drawn.
 type TextOptions struct {
-	// Fold is how many siblings are drawn before the rest is only counted: as
-	// soon as there are more than that and a few. 0: 12. Negative: all are drawn.
+	// Fold is how many siblings are drawn; if there are a few more than that, all are drawn,
+	// otherwise the rest is only counted. 0: 12. Negative: all are drawn.
 	Fold int
-	// Paint gives words a colour by the state that they tell, "" for what
-	// matters less; nil: it does not.
+	// Paint colours words by the state that they describe, "" for secondary text. nil: no colours.
 	Paint func(s State, words string) string
-	// Width is how many columns a line may have, a letter beyond ASCII counted as
-	// two. 0: as many as it takes.
+	// Width bounds a line, in columns; a wide character counts as two. 0: no bound.
 	Width int
 }
 
@@ -34,12 +32,12 @@ func coloured(state State, s string) span { return span{s, true, state} }
 // Defaults and bounds of what is drawn.
 const (
 	DefaultFold = 12
-	foldSlack   = 3  // so many more are drawn than counted
+	foldSlack   = 3  // up to so many more are drawn instead of counted
 	maxLevels   = 64 // deeper ones are only counted
 )
 
-// Text draws the tree: a line for the whole, a line for each task, what was
-// decided under the task that decided it, and what is not known.
+// Text draws the tree: a line for the whole, a line for each task with its choices below it, and
+// notes about unknown facts.
 func (t *Tree) Text(opts TextOptions) string {
 	if opts.Paint == nil {
 		opts.Paint = func(_ State, s string) string { return s }
@@ -58,7 +56,7 @@ func (t *Tree) Text(opts TextOptions) string {
 	return b.String()
 }
 
-// write writes a line, cut where it would be too long, without blanks at its end.
+// write writes a line, cut to the width, without trailing blanks.
 func (o *TextOptions) write(b *strings.Builder, line []span) {
 	for len(line) > 0 && strings.TrimRight(line[len(line)-1].text, " ") == "" {
 		line = line[:len(line)-1]
@@ -85,7 +83,7 @@ func (o *TextOptions) write(b *strings.Builder, line []span) {
 	b.WriteByte('\n')
 }
 
-// cut is as much of s as fits, and whether that is not all.
+// cut returns the part of s that fits, and whether something was cut off.
 func cut(s string, room int) (string, bool) {
 	for i, r := range s {
 		if room -= columns(string(r)); room < 0 {
@@ -95,11 +93,11 @@ func cut(s string, room int) (string, bool) {
 	return s, false
 }
 
-// columns is how many columns s may take at most.
+// columns returns how many columns s may take at most.
 func columns(s string) int {
 	n := utf8.RuneCountInString(s)
 	for _, r := range s {
-		if r >= 0x1100 { // among them all that are wide, and branches of trees are not
+		if r >= 0x1100 { // this includes all wide characters, but not the branches of trees
 			if r < 0x2000 || r > 0x25FF {
 				n++
 			}
@@ -108,7 +106,7 @@ func columns(s string) int {
 	return n
 }
 
-// header is what there is to say of the whole.
+// header returns the lines about the whole tree.
 func (t *Tree) header() [][]span {
 	long := ""
 	if d := took(t.DurationMS); d != "" && t.State.Ended() {
@@ -135,7 +133,7 @@ func (t *Tree) header() [][]span {
 	return [][]span{{words("corr " + plain(t.Corr) + ": "), coloured(t.State, state), words(strings.Join(parts, ", "))}, nil}
 }
 
-// footer tells what the whole had to wait for, and what is not known.
+// footer returns the lines about the critical path, and about unknown facts.
 func (t *Tree) footer() [][]span {
 	var out [][]span
 	if open := t.open(); len(open) > 0 {
@@ -152,12 +150,12 @@ func (t *Tree) footer() [][]span {
 	return out
 }
 
-// leg is what the roots had to wait for, in order.
+// leg returns the critical path below the roots, in order.
 func (t *Tree) leg() []*Node {
 	return slices.DeleteFunc(t.longest(), func(n *Node) bool { return n.Depth == 0 })
 }
 
-// open is what has not ended, and does not only wait for what is below it.
+// open returns the tasks that have not ended, except those that only wait for a task below them.
 func (t *Tree) open() (out []*Node) {
 	for _, n := range t.Nodes {
 		if !n.State.Ended() && n.Depth > 0 && !slices.ContainsFunc(n.Children, func(c *Node) bool { return !c.State.Ended() }) {

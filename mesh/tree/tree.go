@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// A Tree is what is known of the tasks of one corr. Its JSON form is stable:
-// members may be added, and keep their meaning.
+// A Tree has the known facts about the tasks of one corr. Its JSON form is stable: members may be
+// added, and existing ones keep their meaning.
 type Tree struct {
 	Corr       string    `json:"corr"`
 	State      State     `json:"state"` // of the roots together
@@ -19,7 +19,7 @@ type Tree struct {
 	Tasks      Count     `json:"tasks"`
 	Usage      *Usage    `json:"usage,omitempty"` // of all
 	Critical   []string  `json:"critical,omitempty"`
-	Unknown    []string  `json:"unknown,omitempty"` // what is not known, in words
+	Unknown    []string  `json:"unknown,omitempty"` // descriptions of unknown facts
 	Nodes      []*Node   `json:"nodes"`             // each before those below it
 
 	Roots []*Node `json:"-"`
@@ -32,7 +32,7 @@ type Node struct {
 	ID     string `json:"id"`               // the task's; of a step without a task, the id above and the step's name
 	Parent string `json:"parent,omitempty"` // the id of the node above; absent at a root
 	Depth  int    `json:"depth"`
-	Edge   Edge   `json:"edge,omitempty"` // how it came from there
+	Edge   Edge   `json:"edge,omitempty"` // how it follows from the node above
 
 	Entity   string `json:"entity,omitempty"`
 	Alias    string `json:"alias,omitempty"` // as the document above calls it
@@ -46,15 +46,15 @@ type Node struct {
 	Instance string `json:"instance,omitempty"` // the worker
 	Epoch    uint64 `json:"epoch,omitempty"`    // how many owners the run has had
 	Attempt  int    `json:"attempt,omitempty"`
-	// TakenOver is how often another worker went on with it in the middle of its
-	// work, by events: the one before had died, or was stopped.
+	// TakenOver is how often, by events, another worker continued the task because the one before
+	// had died or was stopped.
 	TakenOver int `json:"taken_over,omitempty"`
 
 	State   State  `json:"state"`
 	Status  string `json:"status,omitempty"` // of a run that waits: paused, awaiting_approval, migrating
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	Then    string `json:"then,omitempty"` // what became of the failure above: retry, skip, fallback, fail
+	Then    string `json:"then,omitempty"` // the reaction to the failure above: retry, skip, fallback, fail
 
 	Sent       time.Time `json:"sent,omitzero"`
 	Began      time.Time `json:"began,omitzero"`
@@ -64,19 +64,19 @@ type Node struct {
 	Usage *Usage `json:"usage,omitempty"`       // of this task alone
 	Total *Usage `json:"usage_total,omitempty"` // with everything below it
 
-	Pattern  string    `json:"pattern,omitempty"`  // of what it does with its own steps
+	Pattern  string    `json:"pattern,omitempty"`  // the team's pattern
 	Position *Position `json:"position,omitempty"` // by the last checkpoint
 	Choices  []Choice  `json:"choices,omitempty"`
-	WaitsFor string    `json:"waits_for,omitempty"` // whom the caller waits for: a person, or an agent that itself waits for one
+	WaitsFor string    `json:"waits_for,omitempty"` // the entity that the caller waits for: a person, or an agent that itself waits for one
 	Until    string    `json:"until,omitempty"`
 	HandedTo string    `json:"handed_to,omitempty"`
 
-	Critical bool `json:"critical,omitempty"` // what is above had to wait for it
+	Critical bool `json:"critical,omitempty"` // it is on the critical path of the node above
 
 	Children []*Node `json:"-"`
 }
 
-// Edge is how a task came from the one above it.
+// Edge is how a task follows from the one above it.
 type Edge string
 
 // The edges. The empty one is a call.
@@ -85,7 +85,7 @@ const (
 	Handoff Edge = "handoff" // it answers the sender of the one above
 )
 
-// Position is where in an orchestration a run stands (AAIF, Agent State).
+// Position is the position of a run in an orchestration (AAIF, Agent State).
 type Position struct {
 	Current   string   `json:"current_step,omitempty"`
 	Completed []string `json:"completed_steps,omitempty"`
@@ -94,7 +94,7 @@ type Position struct {
 	Slot      int      `json:"parallel_slot,omitempty"`
 }
 
-// A Choice is what was decided while a task was worked on.
+// A Choice is a decision during the work on a task.
 type Choice struct {
 	What     string              `json:"what"` // routed, voted, merged, handed_off, escalated
 	At       time.Time           `json:"at"`
@@ -109,8 +109,7 @@ type Choice struct {
 	Detail   string              `json:"detail,omitempty"`
 }
 
-// Tree makes the tree of what is known. now is the time up to which whatever
-// has not ended has run.
+// Tree makes the tree. now is the end, so far, of tasks that have not ended.
 func (b *Builder) Tree(now time.Time) *Tree {
 	t := &Tree{Corr: b.corr, Nodes: []*Node{}}
 	b.link(t)
@@ -119,7 +118,7 @@ func (b *Builder) Tree(now time.Time) *Tree {
 		t.take(root, 0, seen)
 	}
 	for _, f := range b.order {
-		// What hangs on a ring only: the first of it becomes a root.
+		// A cycle has no root: its first task becomes one.
 		if n := t.index[f.id]; !seen[n] {
 			n.Parent = ""
 			t.Roots = append(t.Roots, n)
@@ -134,8 +133,8 @@ func (b *Builder) Tree(now time.Time) *Tree {
 	return t
 }
 
-// At is the part of the tree from one task down, nil where it is not in it: a
-// tree with one root.
+// At returns the part of the tree below one task, as a tree with that root; nil if the tree does
+// not have the task.
 func (t *Tree) At(id string, now time.Time) *Tree {
 	i := slices.IndexFunc(t.Nodes, func(n *Node) bool { return n.ID == id })
 	if i < 0 {
@@ -162,7 +161,7 @@ func (t *Tree) At(id string, now time.Time) *Tree {
 	return out
 }
 
-// link makes the nodes and hangs them on one another.
+// link makes the nodes and links them.
 func (b *Builder) link(t *Tree) {
 	nodes := make(map[string]*Node, len(b.order))
 	all := make([]Node, len(b.order))
@@ -187,7 +186,7 @@ func (b *Builder) link(t *Tree) {
 	inOrder(t.Roots)
 }
 
-// node is a task without what the others make of it.
+// node returns the node of a task, without the facts that follow from other tasks.
 func (f *facts) node() Node {
 	n := Node{
 		ID: f.id, Entity: f.entity, Alias: f.alias, Step: f.step, Slot: f.slot, Try: f.try, Intent: f.intent, Sender: f.sender, Run: f.run,
@@ -207,7 +206,7 @@ func (f *facts) node() Node {
 	return n
 }
 
-// inOrder sorts siblings: by their places where all have one, else by time.
+// inOrder sorts siblings: by position if all have one, else by time.
 func inOrder(nodes []*Node) {
 	slots := !slices.ContainsFunc(nodes, func(n *Node) bool { return n.Slot == nil })
 	slices.SortStableFunc(nodes, func(a, b *Node) int {
@@ -218,7 +217,7 @@ func inOrder(nodes []*Node) {
 	})
 }
 
-// first is the earliest that is known of a task.
+// first returns the earliest known time of a task.
 func (n *Node) first() time.Time {
 	switch {
 	case n.Sent.IsZero() || !n.Began.IsZero() && n.Began.Before(n.Sent):

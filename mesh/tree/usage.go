@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Usage is what tasks have used.
+// Usage is the model usage of tasks.
 type Usage struct {
 	InputTokens   int64     `json:"input_tokens"`
 	OutputTokens  int64     `json:"output_tokens"`
@@ -18,15 +18,15 @@ type Usage struct {
 	UnpricedCalls int64     `json:"unpriced_calls,omitempty"` // of a model without a known price
 }
 
-// Tokens are those in and out together.
+// Tokens returns the sum of input and output tokens.
 func (u Usage) Tokens() int64 { return plus(u.InputTokens, u.OutputTokens) }
 
-// parts are the counts, for what is done to all of them alike.
+// parts returns all counts, for operations on each of them.
 func (u *Usage) parts() [6]*int64 {
 	return [6]*int64{&u.InputTokens, &u.OutputTokens, &u.ModelCalls, &u.ToolCalls, (*int64)(&u.CostUSD), &u.UnpricedCalls}
 }
 
-// each makes a usage of two, count by count.
+// each combines two usages, count by count.
 func (u Usage) each(v Usage, f func(a, b int64) int64) (out Usage) {
 	a, b := u.parts(), v.parts()
 	for i, to := range out.parts() {
@@ -45,13 +45,13 @@ func plus(a, b int64) int64 {
 func (u Usage) add(v Usage) Usage  { return u.each(v, plus) }
 func (u Usage) most(v Usage) Usage { return u.each(v, func(a, b int64) int64 { return max(a, b) }) }
 
-// less is what of u is left without v, and never below zero.
+// less returns u minus v; no count is below zero.
 func (u Usage) less(v Usage) Usage {
 	return u.each(v, func(a, b int64) int64 { return max(0, a-b) })
 }
 
-// readUsage reads a usage as events and results have it: cost_usd or
-// cost_nano_usd, and whatever else. It is nil where nothing is said.
+// readUsage reads a usage in the form of events and results, with cost_usd or cost_nano_usd. It
+// returns nil if there is none.
 func readUsage(raw json.RawMessage) *Usage {
 	var told struct {
 		Usage
@@ -70,7 +70,7 @@ func readUsage(raw json.RawMessage) *Usage {
 	return &u
 }
 
-// usageOf is what a checkpoint says that its run used itself.
+// usageOf returns a run's own usage, from its checkpoint.
 func usageOf(u state.Usage) *Usage {
 	out := Usage{u.InputTokens, u.OutputTokens, u.ModelCalls, u.ToolCalls, model.USD(u.CostNanoUSD), u.UnpricedCalls}.most(Usage{})
 	if out == (Usage{}) {
@@ -79,7 +79,7 @@ func usageOf(u state.Usage) *Usage {
 	return &out
 }
 
-// usageIn is the reserved member usage of a result's payload.
+// usageIn returns the reserved member usage of a result's payload.
 func usageIn(payload json.RawMessage) *Usage {
 	var result struct {
 		Usage json.RawMessage `json:"usage"`

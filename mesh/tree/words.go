@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// plain makes a word of a peer's fit for one line of a terminal: what it shows
-// is what it is, and it commands nothing.
+// plain makes a peer's text safe for one line of a terminal: it replaces characters that are not
+// printable, and truncates the text.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -29,10 +29,10 @@ func plain(s string) string {
 	return s
 }
 
-// maxWord bounds, in characters, what is drawn of a word that peers chose.
+// maxWord bounds, in characters, the drawn part of a peer's text.
 const maxWord = 120
 
-// took is a duration in the unit that matters.
+// took formats a duration in a suitable unit.
 func took(ms float64) string {
 	switch d := time.Duration(ms * float64(time.Millisecond)); {
 	case ms <= 0:
@@ -50,7 +50,7 @@ func took(ms float64) string {
 	}
 }
 
-// clock is a time to the second; what is none stays as it is.
+// clock formats a time to the second. Any other text is returned unchanged.
 func clock(s string) string {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t.UTC().Format(time.DateTime + " MST")
@@ -67,7 +67,7 @@ func group(n int64) string {
 	return s
 }
 
-// dollars writes an amount to a hundredth of a cent, or as finely as it is small.
+// dollars formats an amount to a hundredth of a cent, smaller amounts with more digits.
 func dollars(u model.USD) string {
 	switch {
 	case u <= 0:
@@ -80,7 +80,7 @@ func dollars(u model.USD) string {
 	return "$" + strings.TrimRight(fmt.Sprintf("%.6f", float64(u)/float64(model.Dollar)), "0")
 }
 
-// standing is a state in words, with its code.
+// standing describes a state, with its error code.
 func (n *Node) standing() string {
 	words := strings.ReplaceAll(string(n.State), "_", " ")
 	switch {
@@ -95,7 +95,7 @@ func (n *Node) standing() string {
 	return words
 }
 
-// notes are what else there is to say of a task, in a few words each.
+// notes returns short notes about a task.
 func (n *Node) notes() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -124,7 +124,7 @@ func (n *Node) notes() []string {
 	}
 	if p := n.Position; p != nil && p.Current != "" && !n.State.Ended() {
 		done := plural(int64(len(p.Completed)), "step")
-		if n := len(p.Remaining); n > 0 { // of a pipeline: how many others have is not written down
+		if n := len(p.Remaining); n > 0 { // only a pipeline records how many remain
 			done = fmt.Sprintf("%d of %d steps", len(p.Completed), len(p.Completed)+n)
 		}
 		add("at %s, %s done", strings.ReplaceAll(plain(p.Current), "_", " "), done)
@@ -132,7 +132,7 @@ func (n *Node) notes() []string {
 	return out
 }
 
-// words tells of a choice.
+// words describes a choice.
 func (c *Choice) words() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -181,7 +181,7 @@ func (c *Choice) words() string {
 	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }
 
-// tally is how a vote came out, 3:2, or the best scores.
+// tally returns the result of a vote, such as 3:2, or the best scores.
 func (c *Choice) tally() string {
 	var all []string
 	for i, v := range c.Votes {
@@ -204,7 +204,7 @@ func (c *Choice) tally() string {
 	return strings.Join(all, ", ")
 }
 
-// name is whom a node is about: the alias and the entity.
+// name returns the alias and the entity of a node.
 func (n *Node) name() string {
 	alias, entity := plain(n.Alias), plain(n.Entity)
 	switch {
@@ -221,7 +221,7 @@ func (n *Node) name() string {
 	return alias + entity
 }
 
-// words are the counts, the most important first: "985 done, 5 failed".
+// words formats the counts, the most important first: "985 done, 5 failed".
 func (c Count) words() string {
 	var parts []string
 	for _, p := range []struct {
