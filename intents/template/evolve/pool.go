@@ -187,7 +187,6 @@ const (
 	KindEnded      = "ended"      // it is not accepted any more
 	KindRejected   = "rejected"   // an operator does not want it
 	KindEmptied    = "emptied"    // the clusters are gone
-	KindForgotten  = "forgotten"  // what was stored of one client is gone
 )
 
 // An Event is a step in the life of a key. Its number orders the events of a pool, and
