@@ -162,7 +162,7 @@ func (a *attack) effective() map[string]string {
 		rec, err := states.Get(ctx, state.ID{Entity: victim, Run: run})
 		note("run "+run, rec.Data, err)
 	}
-	for _, of := range []string{victim, ""} { // of everybody
+	for _, of := range []string{victim, ""} { // of all entities
 		for rec, err := range states.List(ctx, of) {
 			if rec.ID.Entity == victim {
 				note("listed "+of+rec.ID.Run, rec.Data, err)

@@ -61,9 +61,8 @@ func (r *durableRig) total(owner, kind string, ids ...string) int64 {
 	return n
 }
 
-// The turns of all agents of a corr count together, on both lanes: those that the
-// first one took before it called anybody, too. A sender may lower the bound and
-// not raise it.
+// The turns of all agents of a corr count together, on both lanes: also those that the first agent
+// took before its first call. A sender may lower the bound, but not raise it.
 func TestTreeHasSoManyTurns(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -30,8 +30,8 @@ func (r *durableRig) required(k *keys) (runs *atomic.Int32) {
 	return runs
 }
 
-// Finding 2 of the security review: a header that anybody may write turns no age check
-// off. An old signed task runs again by an operator's permit for it alone.
+// Finding 2 of the security review: a header that any user may write must not turn off the age
+// check. An old signed task runs again only with an operator's permit.
 func TestAnOldTaskIsTriedAgainByPermitOnly(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)

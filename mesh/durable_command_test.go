@@ -320,8 +320,8 @@ func TestTwoCancelsEndATaskOnce(t *testing.T) {
 	equal(t, "terminal checkpoints", ends, 1)
 }
 
-// Anybody can name an id that never comes: what is noted for it does not stay
-// for as long as runs do, but does where the task comes.
+// A sender can name an id that never arrives: a command that is noted for it expires earlier than
+// runs do, unless the task arrives.
 func TestACommandForNobodysTaskIsNotKeptForLong(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -220,8 +220,8 @@ func (v *voyage) move() {
 	}
 }
 
-// finish lets everybody write to the end, and holds what the caller in berlin
-// heard to what there was to hear. By is who ended the run; "" is anybody.
+// finish lets all participants write to the end, and compares what the caller in berlin received
+// with what it should have received. by is the platform that ended the run; "": either.
 func (v *voyage) finish(by string) {
 	v.t.Helper()
 	v.source.speak(100)

@@ -182,7 +182,7 @@ func TestASignedTaskRunsInOneReplicaAndBeforeARestart(t *testing.T) {
 	equal(t, "after a restart", errorOf(t, p.request(task)).Code, envelope.CodeReplay)
 }
 
-// Finding 15 of the security review: by default anybody had any envelope by its id,
+// Finding 15 of the security review: by default any sender could fetch any envelope by its id,
 // which is on the bus.
 func TestAnEnvelopeIsFetchedByItsPartiesOnly(t *testing.T) {
 	t.Parallel()

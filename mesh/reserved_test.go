@@ -142,7 +142,7 @@ func TestRefutationsAreShownByLaterFetches(t *testing.T) {
 	equal(t, "refutations", got.Refutations, []intents.Refutation{{By: ada, Reason: "stale"}, {By: ada, Reason: "wrong"}})
 }
 
-// What anybody may send must not grow the memory for ever.
+// Refutations, which every sender may send, must not use up the memory.
 func TestRefutationsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

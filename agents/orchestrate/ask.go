@@ -126,7 +126,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 // another agent with the skill. A durable call stays with its receiver, because
 // the call is stored for it.
 func (w *work) another(ctx context.Context, key string, p *Participant, member Member, out *Outcome, problem *envelope.Error) Member {
-	if out.Durable || !p.anybody() {
+	if out.Durable || !p.bySkill() {
 		return member
 	}
 	switch problem.Code {
@@ -169,7 +169,7 @@ func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.Raw
 // call sends the task to the member and waits for its result.
 func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
-	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.who.anybody()}
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.who.bySkill()}
 	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
 		if intent, shaped, ok := w.opts.Shape(ctx, c.To, payload); ok {
 			c.Intent, c.Payload = intent, shaped

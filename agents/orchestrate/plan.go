@@ -53,8 +53,8 @@ type Participant struct {
 	Extras         StepExtras
 }
 
-// anybody reports whether the document names a skill and not a certain agent.
-func (p *Participant) anybody() bool { return strings.HasPrefix(p.Ref, "skill:") }
+// bySkill reports whether the document names a skill instead of an agent.
+func (p *Participant) bySkill() bool { return strings.HasPrefix(p.Ref, "skill:") }
 
 // Compile makes a plan from a definition. It returns nil if the definition has
 // no team: no orchestration block, or one without subagents and pipeline. model

@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// An entry is anybody's bytes: it gives a secret or an error that does not quote it.
+// An entry may be any bytes: the result is a secret, or an error that does not quote the entry.
 func FuzzMember(f *testing.F) {
 	f.Add(`{"api_key":"hunter2-value"}`, "api_key")
 	f.Add(`{"n":17,"o":{"deep":[1]},"null":null}`, "o")

@@ -266,7 +266,7 @@ func TestHandoffOfARunThatHasEnded(t *testing.T) {
 	equal(t, "records", p.records(), "refused small, refused small")
 }
 
-// Of a commit and a refusal at the same time one wins, and everybody hears which.
+// Of a concurrent commit and refusal one wins, and both answers say which.
 func TestHandoffCommitRacesRefusal(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)

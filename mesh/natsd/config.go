@@ -75,7 +75,8 @@ type Config struct {
 	// TLS for the client port. Default: none.
 	TLS *TLS
 
-	// Users, Nkeys and Token are who may connect. Without any, everybody may.
+	// Users, Nkeys and Token list the clients that may connect. Without any of them every client
+	// may.
 	Users []User
 	Nkeys []NkeyUser
 	Token string

@@ -34,9 +34,9 @@ func answers(inboxPrefixes []string) []string {
 	return all
 }
 
-// InboxPrefix is the prefix of reply subjects of a connection that speaks as an
-// entity. Each user has its own: who may subscribe to _INBOX.> reads the replies to
-// everybody else, and may answer in their place.
+// InboxPrefix is the prefix of reply subjects of a connection that speaks as an entity. Each user
+// has its own prefix: a user who may subscribe to _INBOX.> reads the replies to all others, and
+// may answer in their place.
 func InboxPrefix(entity string) string { return "_INBOX." + subject.Escape(entity) }
 
 // Worker returns the smallest set of permissions for a worker of the entity: it subscribes to its

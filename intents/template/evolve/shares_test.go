@@ -61,7 +61,7 @@ func TestNoClientMovesAKeyAlone(t *testing.T) {
 	}
 }
 
-// A few clients that send nothing out of the ordinary all count, whoever they are.
+// A few clients that send an ordinary number of values all count.
 func TestFewClientsCount(t *testing.T) {
 	t.Parallel()
 	p := onTrial(t, Config{})

@@ -92,8 +92,8 @@ func (g *gathered) takeQueue() []*nats.Msg {
 	return batch
 }
 
-// Who follows a task's replies reads the reply subject of whoever publishes them. It cannot guess
-// the next one, and have JetStream send the acknowledgement of a message of its own there.
+// A follower of a task's replies sees the reply subject of each reply's publisher. It cannot guess
+// the next one, to which it could redirect the acknowledgement of its own message.
 func TestTheReplySubjectOfAMessageCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	g := Gather(stream(t, natsjs.StreamConfig{Name: "S"})).(*gathered)

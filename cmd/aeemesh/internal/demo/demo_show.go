@@ -52,7 +52,7 @@ func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*dem
 		}
 		select {
 		case w.events <- traffic.Sighting{At: time.Now(), Subject: msg.Subject, Env: e}:
-		default: // more than anybody reads
+		default: // more than a person can read
 		}
 	})
 	if err == nil {

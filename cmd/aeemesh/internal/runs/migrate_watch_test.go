@@ -34,8 +34,8 @@ func movementOf(t *testing.T, words *bytes.Buffer, to string, records ...state.M
 	return m
 }
 
-// A move that is over before anybody looks is told with all its phases, and
-// without those of the move before it.
+// A move that is over before the first look is reported with all its phases, and without those of
+// the move before it.
 func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	t.Parallel()
 	var words bytes.Buffer
