@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"strings"
@@ -84,8 +85,13 @@ func (a *App) OfVariables(cmd *cobra.Command, err error) error {
 	lines := strings.Split(usage.Err.Error(), "\n")
 	for i, line := range lines {
 		name, ok := strings.CutPrefix(line, "--")
-		if end := strings.IndexAny(name, " :,"); ok && end > 0 && a.ByEnv[name[:end]] {
-			lines[i] = cmd.Flags().Lookup(name[:end]).Annotations[AnnotEnv][0] + name[end:]
+		end := strings.IndexAny(name, " :,")
+		if !ok || end <= 0 || !a.ByEnv[name[:end]] {
+			continue
+		}
+		// "config show" reads the flags of another command.
+		if f := cmp.Or(usage.Cmd, cmd).Flags().Lookup(name[:end]); f != nil {
+			lines[i] = f.Annotations[AnnotEnv][0] + name[end:]
 		}
 	}
 	if text := strings.Join(lines, "\n"); text != usage.Err.Error() {
