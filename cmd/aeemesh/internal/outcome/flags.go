@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -50,7 +51,7 @@ func WrongValue(cmd *cobra.Command, name string, f *pflag.Flag, value string, ca
 		takes = "the number is too large or too small"
 	}
 	usage := &UsageError{Err: fmt.Errorf("%s %q: %s", name, value, takes), Cmd: cmd}
-	if _, err := strconv.ParseFloat(value, 64); err == nil && kind == "duration" {
+	if _, err := time.ParseDuration(value + "s"); err == nil && kind == "duration" {
 		usage.Hint = "Did you mean " + value + "s?"
 	}
 	return usage
