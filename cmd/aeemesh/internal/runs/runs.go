@@ -73,7 +73,7 @@ func (r *Store) Documents(ctx context.Context, since time.Time, corr string) ite
 // TaskOf returns the task and the agent of the run with a name. If the name does not have the form
 // of a run's id, or is the id of no run, TaskOf returns it as the task's id.
 func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent string, err error) {
-	if !likeRun(name) {
+	if !LikeRun(name) {
 		return name, entity, nil
 	}
 	_, h, err := r.Look(ctx, name, entity)
@@ -83,8 +83,8 @@ func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent st
 	return h.TaskID, h.Entity, err
 }
 
-// likeRun reports whether a name has the form of a run's id, or of its beginning as lists print it.
-func likeRun(name string) bool {
+// LikeRun reports whether a name has the form of a run's id, or of its beginning as lists print it.
+func LikeRun(name string) bool {
 	return len(name) >= shortRun && len(name) <= wholeRun && strings.Trim(strings.ToLower(name), "0123456789abcdef-") == ""
 }
 
@@ -127,7 +127,7 @@ func (r *Store) Entities(ctx context.Context, task string) (entities []string, e
 // recent returns the runs that were written lately and whose id begins with a name of at least as
 // many characters as lists print. Whole ids are found in another way.
 func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, error) {
-	if name = strings.ToLower(name); len(name) >= wholeRun || !likeRun(name) {
+	if name = strings.ToLower(name); len(name) >= wholeRun || !LikeRun(name) {
 		return nil, nil
 	}
 	return r.states.Recent(ctx, entity, func(id state.ID) bool { return strings.HasPrefix(id.Run, name) })

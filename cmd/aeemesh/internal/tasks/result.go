@@ -86,13 +86,8 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	if err != nil {
 		return err
 	}
-	if id, entity, err = store.TaskOf(ctx, id, entity); err != nil {
-		return session.LaneError(err)
-	}
-	if entity == "" {
-		if entity, err = findEntity(s, ctx, store, id); err != nil {
-			return err
-		}
+	if id, entity, err = named(s, ctx, store, id, entity); err != nil {
+		return err
 	}
 	opts, view := mesh.ResultOptions{Follow: follow}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if follow {
@@ -140,6 +135,32 @@ func Retry(s *session.Session, ctx context.Context, seq uint64) (retried bool, e
 			"\"aeemesh runs follow %s -e %s\" shows it; \"aeemesh result\" prints the old error until it has ended.", term.Printable(letter.TaskID), letter.Entity)
 	}
 	return true, printResult(s, ctx, letter.TaskID, letter.Entity, reply, &view, err)
+}
+
+// named returns the task and the agent that a name means; entity is the agent that was given, or "".
+// It looks for a run only if no task of that name has a result: a user who may read results may lack
+// the permission to read runs.
+func named(s *session.Session, ctx context.Context, store *runs.Store, name, entity string) (task, agent string, err error) {
+	var unfound error
+	if entity == "" {
+		agent, err = findEntity(s, ctx, store, name)
+		if err == nil || outcome.Of(err).Exit != outcome.NotThere {
+			return name, agent, err
+		}
+		unfound = err
+	} else if runs.LikeRun(name) {
+		if _, err := s.Node.Result(ctx, entity, name, mesh.ResultOptions{}); !errors.Is(err, mesh.ErrNoResult) {
+			return name, entity, nil
+		}
+	}
+	task, agent, err = store.TaskOf(ctx, name, entity)
+	switch {
+	case err != nil:
+		return "", "", session.LaneError(err)
+	case agent == "":
+		return "", "", unfound
+	}
+	return task, agent, nil
 }
 
 // findEntity returns the entity that has replies to a task, or a run of it.
