@@ -139,13 +139,16 @@ func TestARecordIsRestoredOverASecondStray(t *testing.T) {
 	}
 }
 
-// What was no revision of a run is none later: a stray has been replaced by the record.
+// A stray is no revision of a run, before and after it was replaced by the record.
 func TestAStrayIsNoRevision(t *testing.T) {
 	t.Parallel()
 	js, s := openStates(t)
 	ctx, id := testContext(t), state.ID{Entity: "agent.x", Run: "r"}
 	first := putRun(t, s, id, 0, []byte("one"), jetstream.Note{})
 	covers := stray(t, js, id)
+	if r, err := s.At(ctx, id, covers); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("before: %+v, %v", r, err)
+	}
 	restored, err := s.Get(ctx, id)
 	if err != nil || restored.Revision <= covers {
 		t.Fatalf("restored: %+v, %v", restored, err)

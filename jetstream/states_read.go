@@ -33,8 +33,11 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 			return stateMessage{}, natsjs.ErrMsgNotFound
 		}
 		m, err := api.LeaderGet(ctx, s.js, s.stream, map[string]any{"seq": revision})
-		if _, reply := s.keyOf(m.Subject); err == nil && (!m.Genuine() || reply && endOf(m.Header) == nil) {
-			// The reply of a run with a document, which says that the run has ended, or a stray.
+		if err == nil && !m.Genuine() {
+			err = natsjs.ErrMsgNotFound
+		}
+		if _, reply := s.keyOf(m.Subject); err == nil && reply && endOf(m.Header) == nil {
+			// The reply of a run with a document, which says that the run has ended.
 			now, err := s.current(ctx, stateKey(id))
 			if err == nil && now.last != revision {
 				err = natsjs.ErrMsgNotFound
