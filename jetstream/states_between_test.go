@@ -139,6 +139,43 @@ func TestARecordIsRestoredOverASecondStray(t *testing.T) {
 	}
 }
 
+// Who restores a record reads it from any replica. One that lags behind has no record yet: then the
+// run must not be deleted.
+func TestARecordIsRestoredThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	ctx, id := testContext(t), state.ID{Entity: "agent.x", Run: "r"}
+	putRun(t, s, id, 0, []byte("one"), jetstream.Note{})
+	stray(t, js, id)
+	var scans atomic.Int32
+	sub, err := js.Conn().Subscribe("lagging.>", func(m *nats.Msg) {
+		msg := &nats.Msg{Subject: strings.TrimPrefix(m.Subject, "lagging."), Reply: m.Reply, Header: m.Header, Data: m.Data}
+		if !strings.HasPrefix(msg.Subject, "$") {
+			msg.Subject = "$JS.API." + msg.Subject
+		}
+		if msg.Subject == "$JS.API.DIRECT.GET.KV_aee_state" && scans.Add(1) == 1 {
+			msg = &nats.Msg{Subject: m.Reply, Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}}
+		}
+		if err := js.Conn().PublishMsg(msg); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	through, err := natsjs.NewWithAPIPrefix(js.Conn(), "lagging")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := jetstream.NewStates(through, subject.Map{}).Get(ctx, id); err != nil || string(r.Data) != "one" || scans.Load() < 2 {
+		t.Errorf("got %q, %v, after %d scans", r.Data, err, scans.Load())
+	}
+	if r, err := s.Get(ctx, id); err != nil || string(r.Data) != "one" {
+		t.Errorf("stored is %q, %v", r.Data, err)
+	}
+}
+
 // A stray is no revision of a run, before and after it was replaced by the record.
 func TestAStrayIsNoRevision(t *testing.T) {
 	t.Parallel()

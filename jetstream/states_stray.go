@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -30,15 +32,27 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	key := stateKey(id)
-	for range 8 {
+	for try := range 8 {
 		var was Message
-		for m, err := range api.Scan(ctx, s.js, s.stream, s.both(key), 1) {
+		whole := false // the replica that answered has the stray, and so all before it
+		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(key), 1, time.Time{}) {
 			if err != nil {
 				return fail(fmt.Errorf("%w, and its revisions cannot be read: %w", errStray, err))
 			}
-			if _, reply := s.keyOf(m.Subject); !reply || endOf(m.Header) != nil {
+			whole = whole || m.Seq >= seq
+			if _, reply := s.keyOf(m.Subject); m.Genuine() && (!reply || endOf(m.Header) != nil) {
 				was = m
 			}
+		}
+		if !whole { // it lags behind, or the run was deleted
+			now, err := s.current(ctx, key)
+			if err != nil || now.Genuine() {
+				return now, err
+			}
+			if seq = now.last; !pause.For(ctx, 10*time.Millisecond<<try) {
+				return fail(errStray)
+			}
+			continue
 		}
 		if was.Seq == 0 { // there was no record: write a deletion marker
 			was = Message{Subject: s.sub + key, Header: nats.Header{"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}}}
@@ -68,7 +82,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 		}
 		seq = now.last
 	}
-	return fail(errors.New("another client keeps writing to it"))
+	return fail(errors.New("another client keeps writing to it, or a server lags behind"))
 }
 
 // Restore restores all records that strays cover, and returns how many there were. It
