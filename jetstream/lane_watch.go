@@ -123,6 +123,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
 	why := ""
 	var c Change
+	cfg.Metadata = s.spec.Config.Metadata // or what a newer release has made would not be compared
 	c.compareConsumer(Options{}, s.spec.Config, cfg)
 	for _, d := range c.Differences {
 		switch d.Field {
