@@ -225,7 +225,6 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		c.differ("max_request_expires", have.MaxRequestExpires.String(), "none", "")
 		next.MaxRequestExpires = 0
 	}
-	c.number("max_request_batch", &next.MaxRequestBatch, 0)
 	c.number("max_request_max_bytes", &next.MaxRequestMaxBytes, 0)
 	if opts.Lease > 0 && want.AckWait != have.AckWait {
 		c.differ("ack_wait", have.AckWait.String(), want.AckWait.String(), "")

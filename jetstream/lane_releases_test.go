@@ -211,7 +211,6 @@ var spoilt = map[string]struct {
 }{
 	"filter_subject":        {func(c *natsjs.ConsumerConfig) { c.FilterSubject = "aee.work.normal.agent.y" }, "filter_subject aee.work.normal.agent.y, should be aee.work.normal.agent.x"},
 	"headers_only":          {func(c *natsjs.ConsumerConfig) { c.HeadersOnly = true }, "headers_only true, should be false"},
-	"max_request_batch":     {func(c *natsjs.ConsumerConfig) { c.MaxRequestBatch = 1 }, "max_request_batch 1, should be 0"},
 	"max_request_expires":   {func(c *natsjs.ConsumerConfig) { c.MaxRequestExpires = time.Second }, "max_request_expires 1s, should be none"},
 	"max_request_max_bytes": {func(c *natsjs.ConsumerConfig) { c.MaxRequestMaxBytes = 100 }, "max_request_max_bytes 100, should be 0"},
 }

@@ -39,6 +39,7 @@ type source struct {
 
 	ready   bool // the consumer exists, as far as is known
 	bounded bool // the consumer has a max_ack_pending
+	batch   int  // the consumer's max_request_batch; 0: it has none
 	lease   time.Duration
 	made    time.Time // when the consumer was created
 	state   LaneState
@@ -138,6 +139,9 @@ func backoff(tries int) time.Duration {
 
 // ask sends a request for n messages, which waits for as long as wait; 0: it does not.
 func (r *laneRun) ask(s *source, n int, wait time.Duration) {
+	if s.batch > 0 {
+		n = min(n, s.batch)
+	}
 	waits := wait > 0
 	body := make([]byte, 0, 128)
 	body = append(append(append(body, `{"group":"`...), drawGroup...), `","batch":`...)

@@ -1,6 +1,8 @@
 package jetstream_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +11,42 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
+
+// A server whose configuration bounds requests (max_request_batch) sets that bound on each consumer,
+// and sets it again after each update.
+func TestAServerThatBoundsRequests(t *testing.T) {
+	t.Parallel()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(conf, []byte("jetstream { limits { max_request_batch: 3 } }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	js := connect(t, natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, JetStream: true}))
+	opts := jetstream.Options{Entities: []string{"agent.x"}}
+	apply(t, js, opts)
+	for _, c := range apply(t, js, opts) {
+		if c.Action != jetstream.ActionNone {
+			t.Errorf("again: %s", c)
+		}
+	}
+	q := jetstream.NewQueue(js, subject.Map{})
+	const tasks = 20
+	for range tasks {
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("task")})
+	}
+	for _, create := range []bool{true, false} {
+		w := startLaneOf(t, js, q, "agent.x", 10, jetstream.LaneOptions{Create: create, Check: 50 * time.Millisecond})
+		w.said(t, jetstream.LaneWorking)
+		for range tasks / 2 {
+			w.done(t)
+		}
+		if h := w.Health(); h.State != jetstream.LaneWorking {
+			t.Errorf("its health: %+v", h)
+		}
+	}
+}
 
 // A consumer that a newer release has made is refused, too, if an operator has edited it.
 func TestAConsumerOfANewerReleaseThatIsSpoiltIsRefused(t *testing.T) {

@@ -100,7 +100,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	denied := errors.Is(err, ErrDenied)
 	switch {
 	case err == nil:
-		s.lease, s.made, s.bounded, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, true
+		s.lease, s.made, s.bounded, s.batch, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, cfg.MaxRequestBatch, true
 		s.ahead.again(l.opts.Notifier != nil)
 		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
 			s.serves()
@@ -127,7 +127,7 @@ func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
 	c.compareConsumer(Options{}, s.spec.Config, cfg)
 	for _, d := range c.Differences {
 		switch d.Field {
-		case "ack_policy", "filter_subject", "headers_only", "max_request_batch", "max_request_expires", "max_request_max_bytes":
+		case "ack_policy", "filter_subject", "headers_only", "max_request_expires", "max_request_max_bytes":
 			why = fmt.Sprintf("has %s %s, should be %s", d.Field, d.Have, d.Want)
 		}
 	}
@@ -191,7 +191,7 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 		signal(l.mend)
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
-		s.floor = info.AckFloor.Stream
+		s.floor, s.batch = info.AckFloor.Stream, info.Config.MaxRequestBatch
 		since := s.lag.Since(info)
 		if oldest.IsZero() {
 			oldest = since
