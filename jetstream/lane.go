@@ -399,11 +399,8 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		if r.opts.Dropped != nil {
 			r.opts.Dropped(d.Subject, api.ErrCopied)
 		}
-	} else if s.spoils(d) {
-		_ = d.Nak(spoiltPause)
-		r.mu.Lock()
-		s.looked = time.Time{}
-		r.mu.Unlock()
+	} else if pause := r.spoilt(s, d); pause > 0 {
+		_ = d.Nak(pause)
 		signal(r.mend)
 	} else if !r.take(s, d) {
 		if !late { // if it is late, another worker may have the message, and a nak would take it from that worker

@@ -57,6 +57,9 @@ type source struct {
 	oldest                        time.Time
 	looked, learnt                time.Time // when the numbers were last requested, and received
 
+	fit   time.Time            // when the last look began that found the consumer as it should be
+	empty map[uint64]time.Time // when messages came first that seem to have lost their bodies, by sequence
+
 	ahead aheadWatch // see lane_ahead.go
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -74,6 +75,7 @@ func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 func (l *Lane) ensure(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
+	began := time.Now()
 	// It looks for the consumer first: a user without permission to create one must not try if an
 	// operator has made it.
 	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
@@ -100,7 +102,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	denied := errors.Is(err, ErrDenied)
 	switch {
 	case err == nil:
-		s.lease, s.made, s.bounded, s.batch, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, cfg.MaxRequestBatch, true
+		s.lease, s.made, s.bounded, s.batch, s.ready, s.fit = cfg.AckWait, made, cfg.MaxAckPending > 0, cfg.MaxRequestBatch, true, began
 		s.ahead.again(l.opts.Notifier != nil)
 		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
 			s.serves()
@@ -143,19 +145,51 @@ func (s *source) unfit(cfg natsjs.ConsumerConfig) error {
 	return fmt.Errorf("consumer %s/%s %s: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, why, s.spec.Entity)
 }
 
-// spoiltPause is the delay of a nak for a spoilt message; meanwhile the watcher looks at the
-// consumer. spoiltTries bounds the naks of a message without a body, because any sender can write
-// the header.
+// spoiltPause is the shortest delay of a nak for a spoilt message; meanwhile the watcher looks at
+// the consumer. A source remembers up to mostEmpty messages without bodies, for emptyKept.
 const (
 	spoiltPause = time.Second
-	spoiltTries = 16
+	mostEmpty   = 256
+	emptyKept   = time.Minute
 )
 
-// spoils reports whether a message came without its body, or is for another entity, because the
-// consumer was edited after the last look at it. Such a message is nakked.
-func (s *source) spoils(d *Delivery) bool {
-	bodiless := len(d.Data) == 0 && d.Header.Get(nats.MsgSize) != "" && d.Header.Get(nats.MsgSize) != "0"
-	return bodiless && d.Delivered <= spoiltTries || s.weight > 0 && d.Subject != s.spec.Config.FilterSubject
+// spoilt reports whether a message came without its body, or is for another entity, because the
+// consumer was edited after the last look at it. Such a message is nakked with the returned delay,
+// and the watcher looks at the consumer; with 0 it is not spoilt.
+func (l *Lane) spoilt(s *source, d *Delivery) (pause time.Duration) {
+	size := d.Header.Values(nats.MsgSize) // the server adds its own at the end
+	empty := len(d.Data) == 0 && len(size) > 0 && size[len(size)-1] != "0"
+	other := s.weight > 0 && d.Subject != s.spec.Config.FilterSubject
+	if !empty && !other {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	first, known := s.empty[d.Seq]
+	if known = known && now.Sub(first) < emptyKept; known && !other && s.fit.After(first) {
+		delete(s.empty, d.Seq)
+		return 0 // the consumer was as it should be since: any sender can write the header
+	}
+	s.looked = time.Time{}
+	if other {
+		// The server redelivers what it has once delivered, whatever the filter is now, until
+		// the other entity's worker has done it.
+		return spoiltPause << min(max(d.Delivered, 1)-1, 8)
+	}
+	if known {
+		return max(spoiltPause, min(now.Sub(first), emptyKept/4))
+	}
+	if len(s.empty) >= mostEmpty {
+		maps.DeleteFunc(s.empty, func(_ uint64, first time.Time) bool { return now.Sub(first) >= emptyKept })
+	}
+	if s.empty == nil {
+		s.empty = map[uint64]time.Time{}
+	}
+	if len(s.empty) < mostEmpty {
+		s.empty[d.Seq] = now
+	}
+	return spoiltPause
 }
 
 // look reads how far the source lags behind, and notices a consumer that is ahead of its stream.
@@ -171,6 +205,7 @@ func (l *Lane) look(ctx context.Context, s *source) {
 // lag reads how far the source lags behind, and reports whether the stream must be asked too. held
 // reports whether a notifier found messages of the source since the last look.
 func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.ConsumerInfo, suspect bool) {
+	began := time.Now()
 	err := api.Request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
 	var oldest time.Time
 	if err == nil && info.NumPending > 0 {
@@ -191,7 +226,7 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 		signal(l.mend)
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
-		s.floor, s.batch = info.AckFloor.Stream, info.Config.MaxRequestBatch
+		s.floor, s.batch, s.fit = info.AckFloor.Stream, info.Config.MaxRequestBatch, began
 		since := s.lag.Since(info)
 		if oldest.IsZero() {
 			oldest = since
