@@ -96,6 +96,55 @@ func TestImportOfAFileAgainAfterACrash(t *testing.T) {
 	}
 }
 
+// away is a store whose server goes away for one write, which is not stored, and is back soon after.
+type away struct {
+	state.Store
+	put, at int // writes so far, and the one that fails
+	gone    bool
+}
+
+func (a *away) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	if a.put++; a.put == a.at {
+		a.gone = true
+		return 0, state.ErrUncertain
+	}
+	return a.Store.Put(ctx, id, prev, data)
+}
+
+func (a *away) Get(ctx context.Context, id state.ID) (state.Record, error) {
+	if a.gone {
+		a.gone = false
+		return state.Record{}, context.DeadlineExceeded
+	}
+	return a.Store.Get(ctx, id)
+}
+
+// The server goes away at a write of an import. The process that imports does not use up the token
+// for that: the same import again brings the run in.
+func TestImportOfAFileAgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for at := 1; at <= 4; at++ {
+		t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) {
+			t.Parallel()
+			p := newPlatform(t, func(cfg *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+				cfg.Handoffs = &away{Store: cfg.Handoffs, at: at}
+			})
+			x := p.pack()
+			file, err := transfer.PutToken(x.doc, x.token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.receiver.Import(t.Context(), file, nil); !errors.Is(err, state.ErrUncertain) {
+				t.Fatalf("first: %v", err)
+			}
+			if status, err := p.receiver.Import(t.Context(), file, nil); err != nil || status.Phase != state.PhaseRunning {
+				t.Fatalf("again: %+v, %v", status, err)
+			}
+			equal(t, "status", p.run(x.run).Doc.Status, aaif.RunRunning)
+		})
+	}
+}
+
 // A token is for one content, too: not for another with the same ids and a checksum of its
 // own (AAIF, Security Considerations).
 func TestImportOfAFileWithOtherContentThanItsToken(t *testing.T) {

@@ -256,7 +256,11 @@ func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (
 		return Status{}, err
 	}
 	if h.migration().Phase == state.PhaseReceiving {
-		if err := r.stage(ctx, h, c); err != nil {
+		switch err := r.stage(ctx, h, c); {
+		case err == nil:
+		case transfer.NewError(err).Code == transfer.CodeInternal: // the run is not at fault
+			return Status{}, err
+		default:
 			return Status{}, r.giveUp(ctx, h, err)
 		}
 	}
