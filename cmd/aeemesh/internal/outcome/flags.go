@@ -31,7 +31,11 @@ func WrongFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
 		if like := near.Names(unknown.GetSpecifiedName(), names, 1); len(like) > 0 {
 			usage.Hint = "Did you mean --" + like[0] + "?"
 		}
