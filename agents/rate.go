@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
-// Counters are shared counters: [jetstream.Counters] count for a whole mesh.
+// Counters are shared counters: those of package jetstream/counter count for a whole mesh.
 // Without them each process counts for itself.
 type Counters interface {
 	// Add adds n, which may be negative, to the counter that is identified by

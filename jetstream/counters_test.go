@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 )
 
 func TestCountersAddForAll(t *testing.T) {
@@ -20,7 +21,7 @@ func TestCountersAddForAll(t *testing.T) {
 	var seen sync.Map
 	var most atomic.Int64
 	for range 4 {
-		c := jetstream.NewCounters(js, m)
+		c := counter.New(js, m)
 		wg.Go(func() {
 			for range 50 {
 				total, err := c.Add(testContext(t), 3, "agent.x", "rate", "a tool")
@@ -40,7 +41,7 @@ func TestCountersAddForAll(t *testing.T) {
 	if most.Load() != 600 {
 		t.Errorf("total %d, want 600", most.Load())
 	}
-	c := jetstream.NewCounters(js, m)
+	c := counter.New(js, m)
 	for _, step := range []struct {
 		n    int64
 		ids  []string
@@ -76,7 +77,7 @@ func TestCountersAddForAll(t *testing.T) {
 
 func TestCountersWithoutTheirStream(t *testing.T) {
 	t.Parallel()
-	c := jetstream.NewCounters(start(t), subject.Map{})
+	c := counter.New(start(t), subject.Map{})
 	if _, err := c.Add(testContext(t), 1, "agent.x", "rate", "x"); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
 
@@ -19,12 +20,12 @@ type Stores struct {
 	Inbox   *Inbox      // tasks for people
 	Slots   *slot.Store // limits across the mesh, with [slot.DefaultLease]
 
-	Counters    *Counters    // rates and costs, counted for the whole mesh
-	Journal     *Journal     // recent envelopes
-	Refutations *Refutations // refuted envelopes
-	Handoffs    *States      // runs that arrive from other platforms
-	Agents      *Agents      // the registry of agents
-	Keys        *Records     // shared keys
+	Counters    *counter.Counters // rates and costs, counted for the whole mesh
+	Journal     *Journal          // recent envelopes
+	Refutations *Refutations      // refuted envelopes
+	Handoffs    *States           // runs that arrive from other platforms
+	Agents      *Agents           // the registry of agents
+	Keys        *Records          // shared keys
 }
 
 // Open returns all stores of m's mesh except the replay window (package seen), whose length the
@@ -33,7 +34,7 @@ func Open(js natsjs.JetStream, m subject.Map) *Stores {
 	return &Stores{
 		Queue: NewQueue(js, m), Replies: NewReplies(js, m), Dead: NewDead(js, m),
 		States: NewStates(js, m), Clock: NewClock(js, m), Inbox: NewInbox(js, m), Slots: slot.NewStore(js, m, 0),
-		Counters: NewCounters(js, m), Journal: NewJournal(js, m), Refutations: NewRefutations(js, m),
+		Counters: counter.New(js, m), Journal: NewJournal(js, m), Refutations: NewRefutations(js, m),
 		Handoffs: NewHandoffs(js, m), Agents: NewAgents(js, m), Keys: NewKeys(js, m),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/state"
@@ -37,7 +38,7 @@ const (
 	StreamSchedule = "AEE_SCHEDULE"
 	StreamReply    = "AEE_REPLY"
 	StreamDead     = "AEE_DEAD"
-	StreamCount    = "AEE_COUNT"
+	StreamCount    = counter.Stream
 	BucketKeys     = "aee_keys"
 	BucketSeen     = seen.Bucket
 	BucketRefuted  = "aee_refuted"

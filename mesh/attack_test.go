@@ -19,6 +19,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -139,7 +140,7 @@ func (a *attack) furnish(entity, word string) {
 	no(err)
 	no(jetstream.NewRefutations(a.admin, a.m).Add(ctx, entity, "id", []byte(`"`+word+`"`)))
 	no(jetstream.NewJournal(a.admin, a.m).Put(ctx, entity, "id", []byte(word)))
-	_, err = jetstream.NewCounters(a.admin, a.m).Add(ctx, 5, entity, mesh.CountTasks, "corr")
+	_, err = counter.New(a.admin, a.m).Add(ctx, 5, entity, mesh.CountTasks, "corr")
 	no(err)
 	_, err = jetstream.NewKeys(a.admin, a.m).Create(ctx, "key-of-"+entity, []byte(word))
 	no(err)
@@ -191,7 +192,7 @@ func (a *attack) effective() map[string]string {
 	note("refuted", bytes.Join(refuted, nil), err)
 	journal, err := jetstream.NewJournal(a.admin, a.m).Get(ctx, victim, "id")
 	note("journal", journal, err)
-	total, err := jetstream.NewCounters(a.admin, a.m).Add(ctx, 0, victim, mesh.CountTasks, "corr")
+	total, err := counter.New(a.admin, a.m).Add(ctx, 0, victim, mesh.CountTasks, "corr")
 	note("counter", fmt.Append(nil, total), err)
 	key, err := jetstream.NewKeys(a.admin, a.m).Get(ctx, "key-of-"+victim)
 	note("key", key.Value, err)

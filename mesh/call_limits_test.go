@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // counting are the mesh's counters for a node.
-func (r *durableRig) counting() mesh.Counters { return jetstream.NewCounters(r.js(r.nc), r.m) }
+func (r *durableRig) counting() mesh.Counters { return counter.New(r.js(r.nc), r.m) }
 
 // wide calls the same agent n times at once and tells how often it was refused.
 func wide(n int, refused chan<- int) mesh.Handler {

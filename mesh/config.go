@@ -186,7 +186,7 @@ const (
 	DefaultMaxIterations = bounds.DefaultMaxIterations // 10 turns for each of 1,000 agents
 )
 
-// Counters are shared counters. All workers of a mesh share [jetstream.Counters].
+// Counters are shared counters. All workers of a mesh share those of package jetstream/counter.
 type Counters = bounds.Counters
 
 // A Counter names a counter: by its owner and an id. A kind completes the name.

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -124,7 +125,7 @@ func (p *permitted) works() {
 	admin := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
 	held, goOn, s := make(chan *mesh.Task, 1), make(chan struct{}), newStepper(t, 1)
 	work := func(nc *nats.Conn) *worker {
-		counters := jetstream.NewCounters(r.js(nc), r.m)
+		counters := counter.New(r.js(nc), r.m)
 		return r.serve(r.laneOn(nc, mesh.Config{Prefix: r.m.Prefix(), Drain: time.Millisecond, Counters: counters}, fenced, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }),
 			mesh.Agent{Concurrency: 2, MeshConcurrency: 1, Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: p.handler(held, goOn, s)})
 	}
@@ -230,7 +231,7 @@ func (p *permitted) works() {
 	}
 	// Another agent calls this one over its durable lane.
 	calls := p.user("lead", p.caller)
-	r.serve(r.laneOn(calls, mesh.Config{Prefix: r.m.Prefix(), Counters: jetstream.NewCounters(r.js(calls), r.m)}, fenced), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: reviewer, Key: "k"}, nil)})
+	r.serve(r.laneOn(calls, mesh.Config{Prefix: r.m.Prefix(), Counters: counter.New(r.js(calls), r.m)}, fenced), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: reviewer, Key: "k"}, nil)})
 	for _, do := range []string{"echo", "ask"} { // which asks a person in its turn
 		led := newTask(lead, "code.review", fmt.Sprintf(`{"do":%q}`, do))
 		r.submit(admin, led)

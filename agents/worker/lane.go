@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -42,7 +43,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	if w.cfg.Fenced {
 		d.OwnEntitiesOnly()
 	}
-	counters := jetstream.NewCounters(js, m)
+	counters := counter.New(js, m)
 	cfg.Durable, cfg.Counters = d, counters
 	if lacking == nil {
 		w.counters.use(counters)

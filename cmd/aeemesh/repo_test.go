@@ -103,7 +103,7 @@ var floors = []struct {
 	{"ground", []string{"envelope", "envelope/buckets", "envelope/cert", "envelope/clip", "envelope/pattern", "envelope/pause", "envelope/sign", "envelope/sorted", "envelope/subject", "intents/schema", "agents/aaif", "agents/subprocess", "agents/condition/*"}},
 	{"ports", []string{"agents/embedding", "agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "intents/template/evolve", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
-	{"requests", []string{"jetstream/denial", "jetstream/internal/*", "jetstream/quorum", "jetstream/seen", "jetstream/slot"}},
+	{"requests", []string{"jetstream/counter", "jetstream/denial", "jetstream/internal/*", "jetstream/quorum", "jetstream/seen", "jetstream/slot"}},
 	{"storage", []string{"jetstream"}},
 	{"examined", []string{"jetstream/inspect"}},
 	{"mesh's parts", []string{"mesh/internal/*", "mesh/client"}},
@@ -140,6 +140,7 @@ var beside = map[string][]string{
 	"agents/embedding/openai": {"agents/model/endpoint"},
 	"state":                   {"state/internal/rawdoc"},
 	"jetstream/internal/*":    {"jetstream/denial", "jetstream/internal/api"},
+	"jetstream/counter":       {"jetstream/internal/api"},
 	"jetstream/seen":          {"jetstream/internal/api"},
 	"jetstream/slot":          {"jetstream/internal/api"},
 	"state/run":               {"state", "intents"},
@@ -346,7 +347,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/denial", "jetstream/inspect", "jetstream/internal/*", "jetstream/quorum", "jetstream/seen", "jetstream/slot", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/counter", "jetstream/denial", "jetstream/inspect", "jetstream/internal/*", "jetstream/quorum", "jetstream/seen", "jetstream/slot", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/telemetry", "mesh/metrictest"}, []string{"mesh", "mesh/internal/telemetry", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/aeemesh/internal/health", "cmd/aeemesh/internal/telemetry"}, nil},

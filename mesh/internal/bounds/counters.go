@@ -18,7 +18,7 @@ const (
 	CountUSD    = "spend.usd"
 )
 
-// Counters are shared counters. All workers of a mesh share [jetstream.Counters].
+// Counters are shared counters. All workers of a mesh share those of package jetstream/counter.
 // Add adds n to the counter that an owner, a kind and ids name, and returns the new total.
 // The owner is an entity, or a tree: see [subject.Map.Count].
 type Counters interface {

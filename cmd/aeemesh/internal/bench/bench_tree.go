@@ -23,6 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/counter"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -173,7 +174,7 @@ func (b *benchTree) start(ctx context.Context, js natsjs.JetStream, longest int)
 
 func benchNode(js natsjs.JetStream, entity string) mesh.Config {
 	return mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures,
-		Durable: benchLane(js), Counters: jetstream.NewCounters(js, subject.Map{}), Tree: mesh.TreeLimits{MaxTasks: 1 << 40}}
+		Durable: benchLane(js), Counters: counter.New(js, subject.Map{}), Tree: mesh.TreeLimits{MaxTasks: 1 << 40}}
 }
 
 func (b *benchTree) serve(ctx context.Context, entity string, handler mesh.Handler) error {
