@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// This file has what the adapters below this package share.
+// This file has the functions that the adapters below this package share.
 
 // Merge sets the members of the JSON object members in the JSON object object:
 // existing members keep their order, new ones follow, and each value is copied
@@ -50,8 +50,8 @@ func Merge(object, members []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// eachMember calls member for each member of a JSON object. Text after the
-// object is an error.
+// eachMember calls the function member for each member of a JSON object. Text after the object is
+// an error.
 func eachMember(object []byte, member func(name string, value json.RawMessage)) error {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
@@ -156,10 +156,9 @@ func ObjectOf(arguments json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"arguments":` + string(arguments) + `}`)
 }
 
-// InWords adds a format that a provider does not support natively to the system
-// prompt of a conversation. The messages are not modified; they are returned as
-// they are if their system prompt contains the schema already, or if no format
-// is requested.
+// InWords adds a format that a provider does not support natively to the system prompt of a
+// conversation. It does not modify the messages. It returns them unchanged if their system prompt
+// contains the schema already, or if no format is requested.
 func InWords(f Format, messages []Message) []Message {
 	words := "Answer with one JSON value and nothing else: no words around it and no code fence."
 	switch f.Type {
@@ -209,8 +208,8 @@ func TakenIDs(req *Request) map[string]bool {
 	return ids
 }
 
-// FreshID returns the id of a call, or, where that is empty or taken, the first of call_n,
-// call_n+1 and so on that is not. It becomes taken.
+// FreshID returns the id of a call. If that is empty or taken, it returns the first of call_n,
+// call_n+1 and so on that is free. It adds the returned id to taken.
 func FreshID(taken map[string]bool, id string, n int) string {
 	for ; id == "" || taken[id]; n++ {
 		id = fmt.Sprintf("call_%d", n)
@@ -255,5 +254,5 @@ func Tell(onDelta func(Delta) error, text string) error {
 // itself.
 type CallbackError struct{ Err error }
 
-// Error is the error's own text.
+// Error returns the text of Err.
 func (e CallbackError) Error() string { return e.Err.Error() }

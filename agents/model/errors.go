@@ -58,9 +58,8 @@ func (k Kind) Retryable() bool { return k == ErrUnavailable || k == ErrRateLimit
 type Error struct {
 	Kind Kind
 
-	// Message says what happened, for operators and their logs: never a
-	// credential. It may quote the provider's own words, so it is not for
-	// peers.
+	// Message says what happened, for operators and their logs. It never contains a credential. It
+	// may quote the provider, so it must not be sent to peers.
 	Message string
 
 	// RetryAfter is the delay before a retry that the provider asked for; 0 if

@@ -17,14 +17,13 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// Message is one entry of a conversation. Its JSON form uses the member names
-// of AAIF Agent State conversation[], and adds tool_calls, is_error and provider,
-// which that schema has no place for.
+// Message is one entry of a conversation. Its JSON form uses the member names of AAIF Agent State
+// conversation[], and adds tool_calls, is_error and provider, which that schema does not have.
 type Message struct {
 	Role    Role   `json:"role"`
 	Content string `json:"content"`
 
-	// ToolCalls are what an assistant asks for, in order.
+	// ToolCalls are the calls that an assistant requests, in order.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
 
 	// ToolCallID is, in a tool message, the ID of the call it answers.
@@ -33,7 +32,7 @@ type Message struct {
 	// ToolName is, in a tool message, the tool that was called.
 	ToolName string `json:"tool_name,omitempty"`
 
-	// IsError marks a tool message whose Content tells of a failure.
+	// IsError marks a tool message whose Content is an error text.
 	IsError bool `json:"is_error,omitempty"`
 
 	// Provider is provider-specific data of an assistant's turn that the
@@ -47,7 +46,7 @@ type Message struct {
 
 // ToolCall is a model's request to call a tool.
 type ToolCall struct {
-	// ID is the provider's, unique in its message.
+	// ID is the provider's id of the call, unique in its message.
 	ID string `json:"id"`
 
 	// Name of the tool. A model may invent one that does not exist.

@@ -8,12 +8,12 @@ import (
 // Model answers a conversation with its next turn.
 //
 // Implementers must:
-//   - call [Request.Validate] first, and return its error as it is;
+//   - call [Request.Validate] first, and return its error unchanged;
 //   - return either a complete Response and nil, or nil and an error, never a
 //     turn that was cut off: a stream that breaks is an [ErrUnavailable];
 //   - stream when onDelta is not nil, so that the concatenated Delta.Text
-//     equals Response.Message.Content; tool calls are never partial, they come
-//     whole with the Response;
+//     equals Response.Message.Content; tool calls are never partial, but only
+//     in the Response;
 //   - call onDelta from one goroutine at a time and never after Generate has
 //     returned; stop at its first error and return that error, wrapped at most;
 //   - stop soon after ctx is done, with an error for which errors.Is(err,
@@ -21,11 +21,11 @@ import (
 //   - map failures to [*Error], without credentials in their text;
 //   - give every tool call an ID that no other call of the Request or the
 //     Response has;
-//   - leave the Request unchanged, keep nothing of it, and be safe for
+//   - leave the Request unchanged, retain no part of it, and be safe for
 //     concurrent use.
 //
-// Implementations may retry before the first delta, within bounds that their
-// configuration states; after it they must not, since text would double.
+// Implementations may retry before the first delta, within the bounds of their configuration.
+// After it they must not retry, because the text would be streamed twice.
 type Model interface {
 	// Generate returns the assistant's next turn. A nil onDelta asks for no
 	// streaming.
@@ -63,8 +63,8 @@ type Request struct {
 	// their caller calls Admit itself.
 	Admit func(Price) error
 
-	// Avoid are routes, by the names in [Error].Route, that broke off this very
-	// turn: a Model that routes tries them last.
+	// Avoid are the routes, by the names in [Error].Route, that broke off this turn. A Model that
+	// routes tries them last.
 	Avoid []string
 
 	// Tools the model may call, each name once.
@@ -100,10 +100,9 @@ type Params struct {
 	Stop             []string // at most 4
 	Seed             *int64
 
-	// Extended is a JSON object of provider-specific parameters. Adapters
-	// forward its members verbatim and unvalidated (AAIF, "LLM Provider
-	// Routing"); where a member and a field above say the same thing, the
-	// member wins.
+	// Extended is a JSON object of provider-specific parameters. Adapters forward its members
+	// verbatim and unvalidated (AAIF, "LLM Provider Routing"); if a member and a field above set
+	// the same parameter, the member takes precedence.
 	Extended json.RawMessage
 }
 
@@ -117,9 +116,8 @@ const (
 	FormatJSONSchema FormatType = "json_schema" // one JSON value that Format.Schema accepts
 )
 
-// Format asks for structured output. It is a request, not a guarantee: a
-// provider may not support it, so a caller that needs valid JSON must check the
-// answer.
+// Format requests structured output. It does not guarantee it: a provider may not support it, so a
+// caller that needs valid JSON must check the answer.
 type Format struct {
 	Type   FormatType      // empty means FormatText
 	Name   string          // of the schema, for FormatJSONSchema; empty means "output"
@@ -129,7 +127,7 @@ type Format struct {
 
 // Delta is a piece of a streamed answer.
 type Delta struct {
-	// Text is to be appended to what came before. Never empty.
+	// Text is appended to the earlier deltas. It is never empty.
 	Text string
 }
 

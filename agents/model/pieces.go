@@ -11,8 +11,8 @@ type Piece struct {
 	Raw  json.RawMessage // a JSON object
 }
 
-// written is the stored form of pieces: text and calls are only referred to,
-// because the message has them.
+// written is the stored form of pieces. It only refers to text and calls, because the message
+// contains them.
 type written struct {
 	Model  string         `json:"model"` // the model that was requested
 	Pieces []writtenPiece `json:"pieces"`

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Request is a request in the form in which the adapter sent it.
+// Request is a request as the adapter sent it.
 type Request struct {
 	Method string
 	URI    string // path and query, as sent

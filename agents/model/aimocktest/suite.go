@@ -76,7 +76,7 @@ func Run(t *testing.T, s *Server, o Options, newModel NewFunc) {
 	}
 }
 
-// proof is one of the suite's tests.
+// proof is one test of the suite.
 type proof struct {
 	*testing.T
 	server   *Server

@@ -16,42 +16,41 @@ import (
 // DefaultBaseURL is Anthropic's own endpoint.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// DefaultMaxTokens is the length of an answer where [Config].MaxTokens is 0.
+// DefaultMaxTokens is the default of [Config].MaxTokens.
 const DefaultMaxTokens = 8192
 
-// Config says where the endpoint is and how to treat it.
+// Config configures a [Model].
 type Config struct {
-	// BaseURL of the endpoint, up to and without /v1/messages; a /v1 at its end
-	// is taken off. http or https, without user, query and fragment. Default
-	// DefaultBaseURL.
+	// BaseURL is the URL of the endpoint without /v1/messages; a /v1 at its end is removed. It is
+	// http or https, without user, query and fragment. Default DefaultBaseURL.
 	BaseURL string
 
-	// Key returns the API key. It is called once for each Generate, at most as
-	// often as Generate at once, and its error's text becomes part of an
-	// ErrAuth. Nil, or an empty key, sends none.
+	// Key returns the API key. Each Generate calls it once, so concurrent calls of Generate call it
+	// concurrently. The text of its error becomes part of an ErrAuth. With nil, or for an empty
+	// key, no key is sent.
 	Key func(ctx context.Context) (string, error)
 
-	// HTTPClient carries the requests; its CheckRedirect is not asked. Default:
-	// one of the Model's own, on the standard library's transport, which heeds
-	// the usual proxy variables. A client with a Timeout would cut streams.
+	// HTTPClient sends the requests; its CheckRedirect is not used. Default: a client of this
+	// Model's own with the settings of the standard library's transport, which uses the usual proxy
+	// variables. A client with a Timeout would break off streams.
 	HTTPClient *http.Client
 
-	// MaxTokens of an answer where the request has none. Default 8192.
+	// MaxTokens bounds an answer if the request sets no bound. Default 8192.
 	MaxTokens int
 
-	// Betas are the values of the header anthropic-beta, which opens features
-	// that params.extended may ask for.
+	// Betas are the values of the header anthropic-beta, which enables features for
+	// params.extended.
 	Betas []string
 
-	// RequestTimeout bounds one request, its whole stream included. Default 10
-	// minutes; the context of Generate bounds all requests together.
+	// RequestTimeout bounds one request including its whole stream. Default 10 minutes. The context
+	// of Generate bounds all its requests together.
 	RequestTimeout time.Duration
 
 	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
 	MaxResponse int64
 }
 
-// Model is an endpoint. Make it with [New].
+// Model calls the models of one endpoint. Make it with [New].
 type Model struct {
 	cfg      Config
 	target   string
@@ -59,7 +58,7 @@ type Model struct {
 	refusals model.Refusals
 }
 
-// New returns a Model, or all that is wrong with cfg. It does no I/O.
+// New returns a Model, or all errors in cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, DefaultBaseURL)
 	var problems []error
@@ -88,7 +87,7 @@ func New(cfg Config) (*Model, error) {
 	}, nil
 }
 
-// Generate asks the endpoint for the next turn.
+// Generate requests the next turn from the endpoint.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	}
 }
 
-// maxPauses bounds how often a turn that the provider pauses is asked on.
+// maxPauses bounds how often Generate continues a turn that the provider pauses.
 const maxPauses = 8
 
 // once sends one request and reads its answer into a.turn.

@@ -6,10 +6,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// goOn is what the user says where the API needs a message of the user's.
+// goOn is the text of a user message that is added where the API requires one.
 const goOn = "Continue."
 
-// conversation puts messages into p.
+// conversation converts messages to the system prompt and the messages of p.
 func (a *ask) conversation(p *params, messages []model.Message) {
 	add := func(role string, blocks ...content) {
 		if len(blocks) == 0 {
@@ -41,7 +41,7 @@ func (a *ask) conversation(p *params, messages []model.Message) {
 	if n := len(p.Messages); n == 0 || p.Messages[n-1].Role == assistant {
 		add(user, newText(goOn))
 	}
-	if a.pauses > 0 { // the turn goes on where the provider left it
+	if a.pauses > 0 { // continue the paused turn
 		var blocks []content
 		for _, b := range a.turn.blocks {
 			if b.kind != "text" || !blank(b.text.String()) {
@@ -69,8 +69,8 @@ func result(m model.Message) content {
 	return r
 }
 
-// assistant is a turn of the assistant's: with all that its provider said, in
-// its order, where that is at hand and was the same model's.
+// assistant converts an assistant's message. If Message.Provider has the blocks of the same model,
+// it returns them all in their order.
 func (a *ask) assistant(m model.Message) (blocks []content) {
 	for _, p := range model.UnpackPieces(adapter, a.req.Model, m) {
 		switch {
@@ -85,6 +85,5 @@ func (a *ask) assistant(m model.Message) (blocks []content) {
 	return blocks
 }
 
-// adapter is this package's name in model.Message.Provider, and its provider's
-// in AAIF.
+// adapter names this package in model.Message.Provider; AAIF uses the same name for the provider.
 const adapter = "anthropic"

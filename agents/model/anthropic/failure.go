@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// refusal is what a server says with a status of 400 or above.
+// refusal reads an answer with a status of 400 or above.
 func refusal(res *http.Response) *report {
 	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
 	r := parseReport(body)
@@ -19,7 +19,7 @@ func refusal(res *http.Response) *report {
 	return r
 }
 
-// report is what a server says about a failure.
+// report is the server's report of a failure.
 type report struct {
 	typ, message, id string
 	status           int
@@ -28,8 +28,8 @@ type report struct {
 
 func (r *report) Error() string { return "the server reported an error" }
 
-// reported returns a *report if a document of a status below 400, or an event
-// of a stream, tells of an error.
+// reported returns a *report if a document with a status below 400, or an event of a stream, is an
+// error.
 func reported(data []byte) error {
 	var doc struct{ Type string }
 	if json.Unmarshal(data, &doc) != nil || doc.Type != "error" {
@@ -38,9 +38,8 @@ func reported(data []byte) error {
 	return parseReport(data)
 }
 
-// parseReport understands {"type": "error", "error": {"type": …, "message": …},
-// "request_id": …} and, of gateways, {"error": "…"} and {"message": "…"}; of
-// anything else nothing is quoted.
+// parseReport reads {"type": "error", "error": {"type": …, "message": …}, "request_id": …}, and the
+// forms {"error": "…"} and {"message": "…"} of gateways. It takes no text from any other form.
 func parseReport(body []byte) *report {
 	var doc struct {
 		Error     json.RawMessage
@@ -69,7 +68,7 @@ func parseReport(body []byte) *report {
 var requestID = pattern.Of(`^req_[A-Za-z0-9]{1,60}$`)
 
 func str(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s) // what is no string is not quoted
+	_ = json.Unmarshal(raw, &s) // a value that is not a string is not quoted
 	return s
 }
 
@@ -77,7 +76,7 @@ func str(raw json.RawMessage) (s string) {
 func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
 	var parts []string
-	// What servers say about a wrong key may quote it in part.
+	// A server's text about a wrong key may quote a part of the key.
 	if e.Kind != model.ErrAuth && r.message != "" {
 		parts = append(parts, model.Quote(r.message, key))
 	}
@@ -93,8 +92,7 @@ func (r *report) Failure(key string) *model.Error {
 
 var noCredit = pattern.Of(`(?i)credit balance|usage limits?\b`)
 
-// kind classes a failure by its status and, in the midst of a stream that began
-// with 200, by its type.
+// kind classifies a failure by its status, or, in a stream that began with 200, by its type.
 func (r *report) kind() model.Kind {
 	switch {
 	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.typ == "authentication_error" || r.typ == "permission_error":

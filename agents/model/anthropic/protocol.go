@@ -6,10 +6,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// What this package says and understands of the Messages API is in this file
-// (Anthropic API reference, "Create a Message" and "Streaming messages").
+// The parts of the Messages API that this package uses (Anthropic API reference, "Create a Message"
+// and "Streaming messages").
 
-// apiVersion is the header anthropic-version.
+// apiVersion is the value of the header anthropic-version.
 const apiVersion = "2023-06-01"
 
 // params is the body of a request.
@@ -27,14 +27,14 @@ type params struct {
 	Stream        bool          `json:"stream,omitempty"`
 }
 
-// message is one of the conversation's: of the user's or of the assistant's.
+// message is a message of the conversation, by the user or by the assistant.
 type message struct {
 	Content []content `json:"content"`
 	Role    string    `json:"role"`
 }
 
-// content is a block: a *textBlock, a *toolUse, a *toolResult, or the
-// json.RawMessage of a block as it came.
+// content is a block: a *textBlock, a *toolUse, a *toolResult, or the json.RawMessage of a block
+// that the API sent.
 type content any
 
 type textBlock struct {
@@ -83,7 +83,7 @@ const (
 	assistant = "assistant"
 )
 
-// The reasons to stop that this package tells apart.
+// The stop reasons that this package distinguishes.
 const (
 	stopPause   = "pause_turn"
 	stopTokens  = "max_tokens"
@@ -91,7 +91,7 @@ const (
 	stopRefusal = "refusal"
 )
 
-// answer is a message of the provider's: whole, or as a stream begins.
+// answer is a message of the provider: a whole one, or the beginning of a stream.
 type answer struct {
 	Role       endpoint.Text     `json:"role"`
 	Model      endpoint.Text     `json:"model"`
@@ -100,8 +100,8 @@ type answer struct {
 	Usage      counts            `json:"usage"`
 }
 
-// counts are the tokens that a request took. The end of a stream tells those of
-// the input again, or leaves them out.
+// counts are the token counts of a request. The end of a stream repeats those of the input, or
+// leaves them out.
 type counts struct {
 	Input   *endpoint.Count `json:"input_tokens"`
 	Created endpoint.Count  `json:"cache_creation_input_tokens"`
@@ -109,7 +109,7 @@ type counts struct {
 	Output  endpoint.Count  `json:"output_tokens"`
 }
 
-// event is one of a stream's, of any type.
+// event is an event of a stream, with the members of all types.
 type event struct {
 	Type         endpoint.Text   `json:"type"`
 	Message      answer          `json:"message"`

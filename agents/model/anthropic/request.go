@@ -12,26 +12,26 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// ask is one Generate: what is asked, in as many requests as it takes, and the
-// turn that comes of it.
+// ask is one call of Generate: the request, which may be sent several times, and the resulting
+// turn.
 type ask struct {
 	req       *model.Request
 	extended  map[string]json.RawMessage
 	maxTokens int64
 	refusals  *model.Refusals
-	refused   map[string]int64 // what the model is known not to take
-	dropped   []string         // of the last body
+	refused   map[string]int64 // parameters and features that the model is known to refuse
+	dropped   []string         // of the last request
 	pauses    int
 	turn      *turn
 }
 
-// What a model may refuse besides the parameters that have AAIF's names.
+// Features that a model may refuse, beside the parameters with AAIF's names.
 const (
-	native = "response_format " // the API's own structured output, by a schema's hash
+	native = "response_format " // structured output; the hash of a schema follows
 	both   = "top_p beside temperature"
 )
 
-// nativeSchema is the name of structured output by the request's schema.
+// nativeSchema is the name under which a refusal of the request's schema is stored.
 func (a *ask) nativeSchema() string {
 	sum := sha256.Sum256(a.req.Format.Schema)
 	return native + string(sum[:])
@@ -56,16 +56,16 @@ func (m *Model) newAsk(req *model.Request, onDelta func(model.Delta) error) (*as
 	return a, nil
 }
 
-// thinking is what the extended parameters say of it.
+// thinking returns the member thinking of the extended parameters.
 func (a *ask) thinking() (t struct {
 	Type   string `json:"type"`
 	Budget int64  `json:"budget_tokens"`
 }) {
-	_ = json.Unmarshal(a.extended["thinking"], &t) // not ours to judge
+	_ = json.Unmarshal(a.extended["thinking"], &t) // the API reports a wrong form
 	return t
 }
 
-// body is the JSON of a request.
+// body returns the JSON of a request.
 func (a *ask) body() ([]byte, error) {
 	a.dropped = nil
 	p := params{Model: a.req.Model, MaxTokens: a.maxTokens, Stream: a.turn.onDelta != nil}
@@ -85,8 +85,8 @@ func (a *ask) body() ([]byte, error) {
 	return a.extend(body)
 }
 
-// tools are those of the request; where there are none, those that were called
-// before, which the API wants to know, and which are not to be called again.
+// tools sets the request's tools. If there are none, it declares those that the conversation has
+// called, because the API requires it, and forbids to call them.
 func (a *ask) tools(p *params) {
 	defs := model.CalledTools(a.req)
 	if len(a.req.Tools) == 0 && len(defs) > 0 {
@@ -101,8 +101,8 @@ func (a *ask) tools(p *params) {
 	}
 }
 
-// schema is that of structured output, nil where there is none or where it has
-// to be asked for in words.
+// schema returns the schema of structured output; nil if there is none, or if it must be described
+// in the prompt.
 func (a *ask) schema() json.RawMessage {
 	if a.req.Format.Type != model.FormatJSONSchema || a.refused[a.nativeSchema()] != 0 {
 		return nil
@@ -110,7 +110,7 @@ func (a *ask) schema() json.RawMessage {
 	return subset(a.req.Format.Schema)
 }
 
-// extend puts the extended parameters into a body.
+// extend adds the extended parameters to a body.
 func (a *ask) extend(body []byte) ([]byte, error) {
 	if len(a.extended) == 0 {
 		return body, nil
@@ -134,7 +134,7 @@ func (a *ask) extend(body []byte) ([]byte, error) {
 	return model.Merge(body, extended)
 }
 
-// params maps the standard parameters, and notes what the API does not take.
+// params converts the standard parameters, and records those that the API does not accept.
 func (a *ask) params(p *params) {
 	in := a.req.Params
 	thinks := a.thinking().Type == "enabled" || a.thinking().Type == "adaptive"
@@ -174,11 +174,10 @@ func (a *ask) params(p *params) {
 	}
 }
 
-// members are the names that standard parameters have in the body, where they
-// differ.
+// members has the names in the body of standard parameters whose names differ there.
 var members = map[string]string{"stop": "stop_sequences"}
 
-// drop notes a parameter that is left out, unless the extended ones have it.
+// drop records a parameter that is left out, unless the extended parameters set it.
 func (a *ask) drop(name string) {
 	if !a.extends(name) && !slices.Contains(a.dropped, name) {
 		a.dropped = append(a.dropped, name)
@@ -200,9 +199,8 @@ var (
 	saysParam  = pattern.Of(`\b(?:top_p|temperature|stop_sequences)\b`)
 )
 
-// concede reports whether a refused request is worth sending again without
-// something that this package made of the port's words, and keeps in mind what
-// to leave out.
+// concede reports whether to send a refused request again without a parameter or feature that this
+// package added, and remembers what to leave out.
 func (a *ask) concede(r *report) bool {
 	if r.status != 400 || a.turn.begun() || a.pauses > 0 {
 		return false
@@ -216,7 +214,8 @@ func (a *ask) concede(r *report) bool {
 	return true
 }
 
-// blame is what a refusal is about, if that is ours and was sent.
+// blame returns the parameter or feature that a refusal is about, if this package sent it, and the
+// note to remember for it; "" otherwise.
 func (a *ask) blame(message string) (what string, note int64) {
 	in := a.req.Params
 	sent := map[string]bool{"temperature": in.Temperature != nil, "top_p": in.TopP != nil, "stop": len(in.Stop) > 0}

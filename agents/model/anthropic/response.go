@@ -16,32 +16,32 @@ import (
 
 const maxCalls = 256 // tool calls in one turn
 
-// turn is an answer that is being put together, from one message of the
-// provider's or, if it pauses, from several.
+// turn is an answer that is being assembled from one message of the provider, or from several if
+// the provider pauses.
 type turn struct {
 	onDelta func(model.Delta) error
 	blocks  []*block
-	offset  int // of the message that is being read, in blocks
+	offset  int // index in blocks of the first block of the current message
 	stop    string
 	model   string
-	past    model.Usage // of the messages before
-	usage   model.Usage // of the message that is being read
+	past    model.Usage // of the earlier messages
+	usage   model.Usage // of the current message
 }
 
-// block is a block of content that is being put together.
+// block is a block of content that is being assembled.
 type block struct {
 	kind     string
 	id, name string          // of a tool_use
 	raw      json.RawMessage // as it began
 	text     strings.Builder // of a text
-	input    strings.Builder // of a call, ours or the server's
+	input    strings.Builder // of a call of this agent's tools or of the server's
 	thought  strings.Builder
 	sign     strings.Builder
 }
 
 func (t *turn) begun() bool { return len(t.blocks) > 0 }
 
-// json is the block as it came.
+// json returns the complete block in the API's form.
 func (b *block) json() json.RawMessage {
 	more := map[string]any{}
 	if b.kind == "text" {
@@ -70,8 +70,7 @@ func (b *block) json() json.RawMessage {
 	return merged
 }
 
-// read reads an answer: a stream of events, each of at most so many bytes, or one
-// JSON document, whichever the server chose to send.
+// read reads an answer: one JSON document, or a stream of events of at most most bytes each.
 func (t *turn) read(res *http.Response, most int64) error {
 	t.past, t.usage = t.past.Add(t.usage), model.Usage{}
 	t.offset, t.stop = len(t.blocks), ""
@@ -106,8 +105,8 @@ func (t *turn) whole(m *answer) error {
 	return nil
 }
 
-// stream reads events until message_stop, and accepts a stream that ends
-// without it once the message has said why it stopped.
+// stream reads events until message_stop. It also accepts a stream that ends without message_stop
+// after the message has given its stop reason.
 func (t *turn) stream(events *endpoint.Events) error {
 	for {
 		data, err := events.Data(t.stop != "")
@@ -149,7 +148,7 @@ func (t *turn) event(e *event) error {
 		if e.Delta.StopReason != "" {
 			t.stop = string(e.Delta.StopReason)
 		}
-		// Its counts are totals; those that do not apply are left out.
+		// Its counts are totals; it leaves out counts that do not apply.
 		if e.Usage.Input != nil {
 			t.count(&e.Usage)
 		} else {
@@ -160,7 +159,7 @@ func (t *turn) event(e *event) error {
 	case "content_block_delta":
 		return t.delta(e)
 	}
-	return nil // ping, content_block_stop, and what is yet to be invented
+	return nil // ping, content_block_stop, and unknown types
 }
 
 func (t *turn) count(c *counts) {
@@ -176,7 +175,7 @@ func (t *turn) count(c *counts) {
 	}
 }
 
-// begin adds a block with what it has from its beginning.
+// begin adds a block with the content that it begins with.
 func (t *turn) begin(index int64, raw json.RawMessage) error {
 	if index != int64(len(t.blocks)-t.offset) {
 		return errors.New("the answer has a block out of turn")
@@ -234,7 +233,7 @@ func (t *turn) append(b *block, text string) error {
 	return model.Tell(t.onDelta, text)
 }
 
-// arguments are those of a call: what was streamed, or what it began with.
+// arguments returns the arguments of a call: the streamed ones, or those that the block began with.
 func (b *block) arguments() (json.RawMessage, error) {
 	if b.input.Len() > 0 {
 		return model.Arguments(b.input.String()), nil
@@ -246,7 +245,7 @@ func (b *block) arguments() (json.RawMessage, error) {
 	return model.Arguments(string(c.Input)), nil
 }
 
-// response is the turn in the port's words.
+// response converts the turn to a Response of package model.
 func (a *ask) response() (*model.Response, error) {
 	t := a.turn
 	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.past.Add(t.usage), Model: t.model, Provider: adapter, Dropped: a.dropped}

@@ -11,10 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// The subset of JSON Schema that structured output knows (Anthropic,
-// "Structured outputs", JSON Schema limitations). What is beyond it goes into a
-// description, where the model sees it, or is left out if it is no keyword of
-// JSON Schema's.
+// The subset of JSON Schema that structured output supports (Anthropic, "Structured outputs", JSON
+// Schema limitations). Other keywords of JSON Schema go into a description, where the model sees
+// them. Members that are no keywords of JSON Schema are left out.
 var (
 	subsetKeywords = []string{"$ref", "$defs", "type", "anyOf", "oneOf", "allOf", "description", "title", "enum", "const",
 		"properties", "additionalProperties", "required", "items", "minItems", "format", "pattern"}
@@ -26,8 +25,8 @@ var (
 	subsetFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 
-// subset is a JSON Schema in the words that structured output knows, nil where
-// none can be made of it or nothing is left to enforce.
+// subset converts a JSON Schema to the subset. It returns nil if the schema cannot be converted, or
+// if nothing is left to enforce.
 func subset(schema json.RawMessage) json.RawMessage {
 	made, err := fit(schema)
 	var s words
@@ -42,13 +41,13 @@ func subset(schema json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// anything is the schema that every value is valid against.
+// anything is the schema that accepts every value.
 var anything = json.RawMessage(`true`)
 
-// words are the members of a schema.
+// words are the members of a JSON Schema, by keyword.
 type words map[string]json.RawMessage
 
-// fit is a schema in the subset: anything, where nothing is left of it.
+// fit converts a schema to the subset. It returns anything if nothing is left of the schema.
 func fit(schema json.RawMessage) (json.RawMessage, error) {
 	schema = bytes.TrimSpace(schema)
 	if string(schema) == "true" || string(schema) == "false" {
@@ -62,7 +61,7 @@ func fit(schema json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("null is no schema")
 	}
 	maps.DeleteFunc(s, empty)
-	if ref, ok := s["$ref"]; ok { // nothing may stand beside it
+	if ref, ok := s["$ref"]; ok { // the API accepts no other member beside it
 		s = words{"$ref": ref}
 	}
 	beyond := words{}
@@ -89,13 +88,13 @@ func fit(schema json.RawMessage) (json.RawMessage, error) {
 	return endpoint.Encode(s)
 }
 
-// empty reports whether a keyword's value says nothing.
+// empty reports whether a keyword has no effect with this value.
 func empty(name string, v json.RawMessage) bool {
 	var list []json.RawMessage
 	switch {
 	case string(v) == "null":
 		return true
-	case name == "const" || name == "default" || name == "examples": // whose values are the author's
+	case name == "const" || name == "default" || name == "examples": // here every value has a meaning
 		return false
 	case name == "uniqueItems" || name == "deprecated" || name == "readOnly" || name == "writeOnly":
 		return string(v) == "false"
@@ -107,7 +106,7 @@ func empty(name string, v json.RawMessage) bool {
 
 func (s words) has(name string) bool { return s[name] != nil }
 
-// fit replaces the schema that a keyword has, if it is there.
+// fit converts the schema that is the value of a keyword, if the keyword is present.
 func (s words) fit(name string) (err error) {
 	if s.has(name) {
 		s[name], err = fit(s[name])
@@ -115,7 +114,8 @@ func (s words) fit(name string) (err error) {
 	return err
 }
 
-// fitAll replaces the schemas in the object that a keyword has, if it is there.
+// fitAll converts the schemas in the object that is the value of a keyword, if the keyword is
+// present.
 func (s words) fitAll(name string) error {
 	if !s.has(name) {
 		return nil
@@ -134,8 +134,8 @@ func (s words) fitAll(name string) error {
 	return err
 }
 
-// branches brings definitions and combinations of schemas into the subset, which
-// has no oneOf, and no branch of anyOf that takes anything.
+// branches converts definitions and combinations of schemas: oneOf becomes anyOf, and a branch of
+// anyOf of which nothing is left is removed.
 func (s words) branches() error {
 	if err := s.fitAll("$defs"); err != nil {
 		return err
@@ -173,15 +173,15 @@ func (s words) branches() error {
 	return nil
 }
 
-// typed brings what belongs to the schema's type into the subset. Objects are
-// closed, unless they have no properties but values of one schema.
+// typed converts the keywords that belong to the schema's type. It closes objects, except those
+// that have no properties and one schema for all values.
 func (s words) typed(beyond words) error {
 	if !s.has("type") {
 		return nil
 	}
 	var typ string
 	if err := json.Unmarshal(s["type"], &typ); err != nil {
-		return err // several types are beyond the subset
+		return err // the subset has no lists of types
 	}
 	switch typ {
 	case "object":
@@ -215,7 +215,7 @@ func (s words) move(name string, to words) {
 	delete(s, name)
 }
 
-// describe puts what is beyond the subset into the description.
+// describe appends the keywords beyond the subset to the description.
 func (s words) describe(beyond words) error {
 	if len(beyond) == 0 {
 		return nil

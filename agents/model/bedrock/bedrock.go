@@ -16,48 +16,47 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// Config says where the service is and how to treat it.
+// Config configures a [Model].
 type Config struct {
-	// Region of AWS, such as eu-central-1. Required with Key; without, the
-	// default chain may know it.
+	// Region is the AWS region, such as eu-central-1. It is required with Key; without Key, the
+	// default chain may provide it.
 	Region string
 
-	// BaseURL replaces the service's own endpoint in Region: a private endpoint
-	// or a proxy. http or https, without user, query and fragment.
+	// BaseURL replaces the service's own endpoint in Region, by a private endpoint or a proxy. It
+	// is http or https, without user, query and fragment.
 	BaseURL string
 
-	// Key returns the credentials, in one of the forms that the package's
-	// documentation tells. It is called once for each Generate, at most as often
-	// as Generate at once, and its error's text becomes part of an ErrAuth. Nil
-	// means AWS's default chain.
+	// Key returns the credentials, in one of the forms that the package comment lists. Each
+	// Generate calls it once, so concurrent calls of Generate call it concurrently. The text of its
+	// error becomes part of an ErrAuth. Nil means AWS's default chain.
 	Key func(ctx context.Context) (string, error)
 
-	// HTTPClient carries the requests; its CheckRedirect is not asked. Default:
-	// one of the Model's own, on the standard library's transport, which heeds
-	// the usual proxy variables. A client with a Timeout would cut streams.
+	// HTTPClient sends the requests; its CheckRedirect is not used. Default: a client of this
+	// Model's own with the settings of the standard library's transport, which uses the usual proxy
+	// variables. A client with a Timeout would break off streams.
 	HTTPClient *http.Client
 
-	// RequestTimeout bounds one request, its whole stream included. Default 10
-	// minutes; the context of Generate bounds all requests together.
+	// RequestTimeout bounds one request including its whole stream. Default 10 minutes. The context
+	// of Generate bounds all its requests together.
 	RequestTimeout time.Duration
 
 	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
 	MaxResponse int64
 }
 
-// Model is the service in a region. Make it with [New].
+// Model calls the models of one region. Make it with [New].
 type Model struct {
 	cfg      Config
 	client   *endpoint.Client
 	refusals model.Refusals
 
 	mu    sync.Mutex
-	chain *chain // nil until the default chain was read
+	chain *chain // nil until the default chain has been read
 }
 
 var region = pattern.Of(`^[a-z0-9-]{1,63}$`)
 
-// New returns a Model, or all that is wrong with cfg. It does no I/O.
+// New returns a Model, or all errors in cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
 	var problems []error
 	if cfg.Region != "" && !region.RE().MatchString(cfg.Region) {
@@ -86,7 +85,7 @@ func New(cfg Config) (*Model, error) {
 	}}, nil
 }
 
-// Generate asks the service for the next turn.
+// Generate requests the next turn from the service.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err

@@ -7,7 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// concessions are what a model may refuse, by the words in which it does so.
+// concessions are the parameters and features that a model may refuse, each with a pattern of its
+// refusals.
 var concessions = []struct {
 	name string
 	says *pattern.Pattern
@@ -22,9 +23,8 @@ var concessions = []struct {
 
 var saysTools = pattern.Of(`(?i)tool_?config|tool_?spec|input_?schema`)
 
-// concede reports whether a refused request is worth sending again without
-// something that this package made of the port's words, and keeps in mind what
-// to leave out.
+// concede reports whether to send a refused request again without a parameter or feature that this
+// package added, and remembers what to leave out.
 func (a *ask) concede(r *report) bool {
 	if r.code != invalid || len(a.turn.blocks) > 0 || model.TooLong(r.message) {
 		return false
@@ -38,7 +38,8 @@ func (a *ask) concede(r *report) bool {
 	return true
 }
 
-// blame is what a refusal is about, if that is ours and was sent; "" otherwise.
+// blame returns the parameter or feature that a refusal is about, if this package sent it; ""
+// otherwise.
 func (a *ask) blame(message string) string {
 	p := a.req.Params
 	hasSystem := a.schema() == nil && a.req.Format.Type != "" && a.req.Format.Type != model.FormatText

@@ -7,7 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// conversation puts messages into in.
+// conversation converts messages to the system prompt and the messages of in.
 func (a *ask) conversation(in *converse, messages []model.Message) {
 	add := func(role string, blocks ...content) {
 		if len(blocks) == 0 {
@@ -46,7 +46,7 @@ func (a *ask) conversation(in *converse, messages []model.Message) {
 	}
 }
 
-// goOn is what the user says where the API needs a message of the user's.
+// goOn is the text of a user message that is added where the API requires one.
 const goOn = "Continue."
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
@@ -70,8 +70,8 @@ func result(m model.Message) content {
 	return content{ToolResult: &r}
 }
 
-// assistant is a turn of the assistant's: with its thoughts, in their order,
-// where they are at hand and were the same model's.
+// assistant converts an assistant's message. If Message.Provider has thoughts of the same model, it
+// returns them, too, in their order.
 func (a *ask) assistant(m model.Message) (blocks []content) {
 	for _, p := range model.UnpackPieces(adapter, a.req.Model, m) {
 		switch {
@@ -88,7 +88,7 @@ func (a *ask) assistant(m model.Message) (blocks []content) {
 	return blocks
 }
 
-// thought is a block of reasoning as it is kept in a conversation.
+// thought is the form in which a conversation stores a block of reasoning.
 type thought struct {
 	Text      *string `json:"text,omitempty"`
 	Signature string  `json:"signature,omitempty"`

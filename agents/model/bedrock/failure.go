@@ -24,22 +24,21 @@ func refusal(res *http.Response, to *access) *report {
 // report is the service's report of a failure.
 type report struct {
 	code, message string
-	status        int // 0 in the midst of a stream
+	status        int // 0 for an error within a stream
 	after         time.Duration
 	secrets       []string
 }
 
 func (r *report) Error() string { return "the service reported an error" }
 
-// said is the message of an error.
+// said returns the message of an error.
 func said(body []byte) string {
 	var doc struct{ Message endpoint.Text }
 	_ = endpoint.Decode(body, &doc) // if it is not JSON, nothing is quoted
 	return string(doc.Message)
 }
 
-// plainCode returns the name of an error from a header or a member, without what surrounds it:
-// namespace#Name:http://…
+// plainCode returns the name of an error from a header or a member: Name of namespace#Name:http://…
 func plainCode(header string, body []byte) string {
 	var doc struct {
 		Type endpoint.Text `json:"__type"`

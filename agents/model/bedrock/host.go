@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// partitions are the parts of AWS with domains of their own, by the prefix of their regions'
-// names. dualStack is the domain of endpoints that also answer over IPv6.
+// partitions are the partitions of AWS with their domains, by the prefix of their regions' names.
+// dualStack is the domain of endpoints that also answer over IPv6.
 var partitions = []struct{ region, domain, dualStack string }{
 	{"cn-", "amazonaws.com.cn", "api.amazonwebservices.com.cn"},
 	{"us-iso-", "c2s.ic.gov", "api.aws.ic.gov"},
@@ -24,7 +24,7 @@ var partitions = []struct{ region, domain, dualStack string }{
 	{"", "amazonaws.com", "api.aws"},
 }
 
-// host is the URL of the service's own endpoint in a region.
+// host returns the URL of the service's own endpoint in a region.
 func host(region string, fips, dualStack bool) string {
 	name := "bedrock-runtime"
 	if fips {

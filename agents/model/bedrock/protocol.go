@@ -56,7 +56,7 @@ type outputStructure struct {
 	JSONSchema outputSchema `json:"jsonSchema"`
 }
 
-// outputSchema has its schema as a text.
+// outputSchema has its schema as a JSON string.
 type outputSchema struct {
 	Name   string `json:"name"`
 	Schema string `json:"schema"`
@@ -72,8 +72,7 @@ type message struct {
 	Content []content `json:"content"`
 }
 
-// content is a block of a message, with one of its members. Citations come in
-// answers alone.
+// content is a block of a message; exactly one member is set. Only answers have citations.
 type content struct {
 	Text       string      `json:"text,omitempty"`
 	ToolUse    *toolUse    `json:"toolUse,omitempty"`

@@ -47,7 +47,7 @@ func newAsk(req *model.Request, refusals *model.Refusals, onDelta func(model.Del
 	return a, nil
 }
 
-// body is the JSON of a request.
+// body returns the JSON of a request.
 func (a *ask) body() ([]byte, error) {
 	a.dropped = nil
 	var in converse

@@ -26,7 +26,7 @@ type Model struct{}
 // New returns the offline model.
 func New() *Model { return &Model{} }
 
-// answer is a complete turn that is ready to be returned.
+// answer is a complete turn before it is streamed and returned.
 type answer struct {
 	text  string
 	calls []model.ToolCall

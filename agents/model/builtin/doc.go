@@ -1,15 +1,15 @@
-// Package builtin is the offline model: no network, no key, the same answer
-// every time. In an AAIF document it is provider custom with provider_id
-// builtin, and model.preferred chooses what it does.
+// Package builtin is the offline model. It needs no network and no key, and gives the same answer
+// every time. AAIF documents select it with provider custom and provider_id builtin;
+// model.preferred selects one of echo, script and filler.
 //
 // # echo
 //
-// Answers with the content of the last user message, unchanged; a stream is
-// word by word. It never calls tools.
+// echo answers with the content of the last user message, unchanged. It streams word by word, and
+// never calls tools.
 //
 // # script
 //
-// Plays the turns written in model.params.extended.script:
+// script plays the turns in model.params.extended.script:
 //
 //	model:
 //	  provider: custom
@@ -76,18 +76,18 @@
 //
 // # filler
 //
-// Fills in a schema template (package intents/template), so that demos and tests need no
-// key. It is a pattern matcher and understands nothing: it finds the mapping examples of a
-// description in the request ('from Oslo' -> 'OSL'), the values that a key accepts, what
-// stands in the place of an example ("from Rome"), and days: ISO dates, and in English
-// "today", "tomorrow" and the next day of a week. Of several scenarios it chooses the one
-// whose name and description have most words of the request.
+// filler fills in a schema template (package intents/template), so that demos and tests need no
+// key. It only matches patterns. In the request it finds the mapping examples of a description
+// ('from Oslo' -> 'OSL'), the values that a key accepts, a value in the place of an example's
+// ("from Rome"), and days: ISO dates, and in English "today", "tomorrow" and the names of weekdays.
+// Of several scenarios it chooses the one whose name and description have the most words of the
+// request.
 //
 // # Mistakes
 //
-// A missing turn, or a reference without a value, is a model.ErrBadRequest with
-// a [*ScriptError], which agents send to the task's sender. [Check] finds
-// mistakes that are visible in the script alone.
+// For a missing turn, or a reference without a value, the error is a model.ErrBadRequest with a
+// [*ScriptError], which agents send to the task's sender. [Check] finds mistakes that are visible
+// in the script alone.
 //
 // # Continuing
 //
@@ -96,8 +96,8 @@
 //
 // # Limits
 //
-// 256 turns; 64 calls, 1024 references, a nesting of 64 and 4 MiB of expanded
-// text a turn; beyond them a call fails with model.ErrBadRequest.
+// A script has at most 256 turns. A turn has at most 64 calls, 1024 references, 64 levels and 4 MiB
+// of expanded text. Beyond these limits a call fails with model.ErrBadRequest.
 //
-// A Model has no state and serves any number of goroutines.
+// A Model has no state and is safe for concurrent use.
 package builtin

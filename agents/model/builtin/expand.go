@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxExpanded = 4 << 20 // bytes a turn
+	maxExpanded = 4 << 20 // bytes of one turn
 	maxDepth    = 64
 	maxRefs     = 1024 // a turn
 	spread      = "..."
@@ -96,7 +96,7 @@ func (s *scope) lookup(ref string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("${%s}: the latest result of the tool %q is a text, which has no %q; that of a call that failed is a text, too", ref, name, rest)
 		}
 		return follow(result, rest, ref)
-	default: // results; checkReference admits nothing else
+	default: // results; checkReference accepts nothing else
 		all := append(json.RawMessage{'['}, bytes.Join(asBytes(s.results), []byte(","))...)
 		return follow(append(all, ']'), path, ref)
 	}
@@ -161,10 +161,10 @@ func checkReference(ref string) error {
 // expander replaces the references of one turn. Without a scope it only checks
 // their form and replaces each by null.
 type expander struct {
-	ctx   context.Context // of the one call that the expander lives for
+	ctx   context.Context // of the call that the expander belongs to
 	scope *scope
-	size  int // of what it made so far
-	refs  int // it resolved so far
+	size  int // of the expanded text so far
+	refs  int // number of references resolved so far
 }
 
 func (e *expander) grow(n int) error {
@@ -357,7 +357,7 @@ func (e *expander) list(dec *json.Decoder, out *bytes.Buffer, depth int) error {
 	return nil
 }
 
-// elements resolves a reference to a list that is to be inserted into another.
+// elements resolves a reference to a list whose elements are inserted into another list.
 func (e *expander) elements(ref string) ([]json.RawMessage, error) {
 	value, err := e.resolve(ref)
 	if err != nil || e.scope == nil {

@@ -17,12 +17,12 @@ import (
 // mappingExample finds the examples of a description: 'from Oslo' -> 'OSL'.
 var mappingExample = pattern.Of(`'([^']+)'\s*(?:->|→)\s*(?:'([^']*)'|(-?[0-9.]+|true|false))`)
 
-// acceptable finds the values that a description lists: "Acceptable values: a, b, c."
+// acceptable matches the values that a description lists: "Acceptable values: a, b, c."
 var acceptable = pattern.Of(`(?i)acceptable values:\s*([^.]+)`)
 
-// fill plays a model that fills in a form, as package intents/template asks for it: the
-// JSON Schema of the answer has a property "keys", the form is a line of the user's message,
-// a JSON object with the keys' descriptions, and the request is the last line.
+// fill simulates a model that fills in a form for package intents/template. The JSON Schema of the
+// answer has a property "keys". The user's message contains the form in one line, a JSON object
+// with the keys' descriptions, and the request in the last line.
 func fill(req *model.Request) (answer, error) {
 	var form struct {
 		Properties struct {
@@ -45,7 +45,7 @@ func fill(req *model.Request) (answer, error) {
 	}
 	lines := strings.Split(strings.TrimSpace(asked.text), "\n")
 	text := lines[len(lines)-1]
-	_ = json.Unmarshal([]byte(text), &text) // a request that is no JSON string is taken as it is
+	_ = json.Unmarshal([]byte(text), &text) // a request that is not a JSON string is used unchanged
 	if form.Properties.Number != nil {
 		return choose(lines, text), nil
 	}
@@ -90,7 +90,7 @@ func descriptions(lines []string) map[string]string {
 	return out
 }
 
-// choose plays a model that chooses a scenario: the one whose name and description have more
+// choose simulates a model that chooses a scenario: the one whose name and description have more
 // words of the request than those of any other.
 func choose(lines []string, text string) answer {
 	var offers struct {
@@ -100,7 +100,7 @@ func choose(lines []string, text string) answer {
 	}
 	for _, line := range lines {
 		if strings.HasPrefix(line, "{") {
-			_ = json.Unmarshal([]byte(line), &offers) // a line that is something else has no scenarios
+			_ = json.Unmarshal([]byte(line), &offers) // a line in another form has no scenarios
 		}
 	}
 	number, most, second := 0, 0, 0
@@ -123,7 +123,7 @@ func choose(lines []string, text string) answer {
 	return answer{text: `{"number":` + strconv.Itoa(number) + `,"confidence":0.8}`}
 }
 
-// field is what the filler reads of a key's JSON Schema.
+// field has the members of a key's JSON Schema that the filler uses.
 type field struct {
 	Type        any    `json:"type"`
 	Description string `json:"description"`
@@ -131,14 +131,14 @@ type field struct {
 	Format      string `json:"format"`
 }
 
-// isDate reports whether the key takes days, as YYYY-MM-DD.
+// isDate reports whether the key's values are dates in the form YYYY-MM-DD.
 func (f *field) isDate() bool {
 	return f.Type == "string" && (f.Format == "date" || strings.Contains(f.Description, "ISO 8601"))
 }
 
-// find looks for the value of a key: by the mapping examples of its description, by the
-// values that it accepts, and by what stands in the place of an example ('from Oslo' finds
-// "from Rome").
+// find searches a text for the value of a key: for the mapping examples of its description, for the
+// values that it accepts, and for a capitalized value in the place of an example's ('from Oslo'
+// finds "from Rome").
 func (f *field) find(text string) (value any, fragment string, ok bool) {
 	examples := mappingExample.RE().FindAllStringSubmatch(f.Description, 20)
 	for _, e := range examples {
@@ -177,8 +177,8 @@ func (f *field) find(text string) (value any, fragment string, ok bool) {
 	return nil, "", false
 }
 
-// values returns the values that the key accepts, the longest first: "premium economy"
-// before "economy".
+// values returns the values that the key accepts, longest first: "premium economy" before
+// "economy".
 func (f *field) values() (out []string) {
 	if f.Type != "string" {
 		return nil
@@ -199,7 +199,7 @@ func (f *field) values() (out []string) {
 	return out
 }
 
-// typed returns a value in the key's type.
+// typed converts a value to the key's type.
 func (f *field) typed(s string) any {
 	switch f.Type {
 	case "integer", "number":
@@ -212,12 +212,12 @@ func (f *field) typed(s string) any {
 	return s
 }
 
-// span is a part of a text; the zero value is none.
+// span is a part of a text; the zero value means that there is none.
 type span struct{ begin, end int }
 
 func (s span) found() bool { return s.end > 0 }
 
-// index finds words in a text, in any case and between other words.
+// index finds whole words in a text, ignoring case.
 func index(text, words string) span {
 	letter := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for at := range text {
@@ -234,8 +234,8 @@ func index(text, words string) span {
 	return span{}
 }
 
-// prefix returns the length in bytes of the words at the beginning of a text, in any case; 0 if
-// the text does not begin with them. The length of a letter may depend on its case.
+// prefix returns how many bytes the words have at the beginning of a text, ignoring case; 0 if the
+// text does not begin with them. Upper and lower case of a letter may differ in length.
 func prefix(text, words string) (n int) {
 	for _, want := range words {
 		r, size := utf8.DecodeRuneInString(text[n:])
@@ -247,8 +247,7 @@ func prefix(text, words string) (n int) {
 	return n
 }
 
-// capitalized returns the words that a text begins with, as long as they begin with a
-// capital letter.
+// capitalized returns the leading words of a text that begin with a capital letter.
 func capitalized(text string) string {
 	end := 0
 	for i, word := range strings.SplitAfter(text, " ") {

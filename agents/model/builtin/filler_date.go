@@ -9,12 +9,12 @@ import (
 
 var (
 	isoDate = pattern.Of(`\b\d{4}-\d{2}-\d{2}\b`)
-	// said finds days in words, as English has them.
+	// said matches English words for days.
 	said = pattern.Of(`(?i)\b(?:(today)|(tomorrow)|(?:next |on |this )?(monday|tuesday|wednesday|thursday|friday|saturday|sunday))\b`)
 )
 
-// findDate looks for a day: one in digits, or in words that count from now. The day of a
-// week is the next one after today.
+// findDate searches for a day, in digits or in words relative to now. The name of a weekday means
+// the next such day after today.
 func findDate(text string, now time.Time) (value any, fragment string, ok bool) {
 	if d := isoDate.RE().FindString(text); d != "" {
 		return d, d, true
@@ -34,10 +34,10 @@ func findDate(text string, now time.Time) (value any, fragment string, ok bool) 
 	return now.AddDate(0, 0, days).Format(time.DateOnly), m[0], true
 }
 
-// told is the line of the message that says when it is.
+// told matches the line of the message with the current time.
 var told = pattern.Of(`^Now it is \w+, (\d{4}-\d{2}-\d{2}),`)
 
-// nowOf returns the day on which the message was written; zero if it does not say that.
+// nowOf returns the current day by the message; zero if no line has it.
 func nowOf(lines []string) (now time.Time) {
 	for _, line := range lines {
 		if m := told.RE().FindStringSubmatch(line); m != nil {

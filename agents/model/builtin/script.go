@@ -42,9 +42,9 @@ type failure struct {
 	RetryAfterMS int64      `json:"retry_after_ms"`
 }
 
-// ScriptError is an error in a script, or in the turn that the conversation has
-// reached. Its text has words and names of the script only, none of the task or
-// a tool, so that it may be sent to peers.
+// ScriptError is an error in a script, or in the turn that the conversation has reached. Its text
+// contains only words and names of the script, and nothing of the task or a tool, so it may be sent
+// to peers.
 type ScriptError struct{ problem error }
 
 // Error names the turn and the problem.
@@ -58,9 +58,8 @@ func badScript(format string, args ...any) error {
 	return model.Errorf(model.ErrBadRequest, "%w", &ScriptError{fmt.Errorf(format, args...)})
 }
 
-// Check reports the first mistake in a script, given as the whole
-// model.params.extended, with its turn. It cannot check whether references will
-// have a value.
+// Check reports the first mistake in a script, given as the whole model.params.extended, with its
+// turn. It cannot check whether references have a value when the script is played.
 func Check(extended json.RawMessage) error {
 	_, err := parse(extended)
 	return err

@@ -21,26 +21,26 @@ import (
 
 // Client posts JSON to an endpoint. Its fields must not change once it is used.
 type Client struct {
-	// HTTP carries the requests. It must not be nil.
+	// HTTP sends the requests. It must not be nil.
 	HTTP *http.Client
 
 	// Host names the server in errors.
 	Host string
 
-	// Timeout bounds one try, with the body of its answer. It must be positive.
+	// Timeout bounds one attempt including the body of its answer. It must be positive.
 	Timeout time.Duration
 
-	// MaxBody bounds the bytes of an answer's body: behind them, reading fails
-	// with [model.ErrAnswerTooLarge].
+	// MaxBody bounds the bytes of an answer's body; reading beyond it fails with
+	// [model.ErrAnswerTooLarge].
 	MaxBody int64
 
-	// Retries is how often a request is retried that got no answer, or an answer with status 408,
-	// 409, 429 or 5xx. The header X-Should-Retry of an answer, true or false, wins over its
-	// status, unless that is 2xx. Default 0.
+	// Retries is how often Post retries a request that got no answer, or an answer with status 408,
+	// 409, 429 or 5xx. The header X-Should-Retry of an answer (true or false) takes precedence over
+	// its status, except over 2xx. Default 0.
 	Retries int
 
-	// MaxDelay is the longest wait between two tries. Where the answer asks for
-	// a longer one, there is no other try. Default 8 s.
+	// MaxDelay is the longest delay before a retry. If the answer asks for a longer delay, Post
+	// does not retry. Default 8 s.
 	MaxDelay time.Duration
 }
 
@@ -50,19 +50,19 @@ const (
 	DefaultMaxBody = 32 << 20
 )
 
-// The wait before the first retry, which doubles with each, and its bound where
-// [Client].MaxDelay is 0.
+// The delay before the first retry, which doubles with each retry, and the default of
+// [Client].MaxDelay.
 const (
 	firstDelay      = 500 * time.Millisecond
 	defaultMaxDelay = 8 * time.Second
 )
 
-// Post sends body, which is JSON, and returns the last try's answer, whatever its
-// status. The caller closes the answer's body; until then the try's timeout
-// holds. The header may have Content-Type, Accept and User-Agent of its own.
+// Post sends body, which is JSON, and returns the answer to the last attempt, whatever its status.
+// The caller must close the answer's body; the attempt's timeout applies until then. header may
+// replace Content-Type, Accept and User-Agent.
 //
-// The error is the context's if ctx ended, context.DeadlineExceeded if a try took
-// too long, which is not tried again, and else the *url.Error of the HTTP client.
+// The error is the context's if ctx ended, and context.DeadlineExceeded if an attempt timed out,
+// which is not retried; otherwise it is the *url.Error of the HTTP client.
 func (c *Client) Post(ctx context.Context, target string, header http.Header, body []byte) (*http.Response, error) {
 	for retries := 0; ; retries++ {
 		res, err := c.try(ctx, target, header, body)
@@ -105,7 +105,7 @@ func (c *Client) try(ctx context.Context, target string, header http.Header, bod
 	return res, nil
 }
 
-// timedBody ends its try's context when it is closed.
+// timedBody cancels the context of its attempt when it is closed.
 type timedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -117,14 +117,14 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// retryable reports whether another try may have another outcome.
+// retryable reports whether a retry may have another outcome.
 func retryable(res *http.Response, err error) bool {
 	if err != nil {
-		what, _ := cert.Fault(err, "") // a retry meets the same certificate
+		what, _ := cert.Fault(err, "") // a retry would get the same certificate
 		return what == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
 	}
 	if res.StatusCode/100 == 2 {
-		return false // the model has done the work
+		return false // the model has already generated the answer
 	}
 	switch res.Header.Get("X-Should-Retry") {
 	case "true":
@@ -139,10 +139,9 @@ func retryable(res *http.Response, err error) bool {
 	return res.StatusCode >= 500
 }
 
-// delay is how long to wait before the next try, after so many retries: as long
-// as the answer asks for, or twice as long as before, less up to a quarter, so
-// that clients that failed together do not come back together. It is false where
-// the answer asks for more than MaxDelay.
+// delay returns the delay before the next retry, after this many retries: the one that the answer
+// asks for, or else an exponential one, less a random part of up to a quarter, so that clients that
+// failed together do not retry together. ok is false if the answer asks for more than MaxDelay.
 func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
 	most := cmp.Or(c.MaxDelay, defaultMaxDelay)
 	if res != nil {
@@ -154,15 +153,15 @@ func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
 	return d - rand.N(d/4+1), true
 }
 
-// A Report is an error in a server's answer.
+// A Report is an error that a server's answer reports.
 type Report interface {
 	error
-	// Failure is the report as one of the port's errors, without the key.
+	// Failure converts the report to an error of package model, without the key.
 	Failure(key string) *model.Error
 }
 
-// Failure maps an error of Post, or of what has read the answer, to one that Generate
-// returns: the callback's or the context's own, or one of the port's.
+// Failure converts an error of Post, or of reading the answer, to the error that Generate returns:
+// the callback's or the context's own, or one of package model.
 func (c *Client) Failure(ctx context.Context, err error, key string) error {
 	var callback model.CallbackError
 	var r Report
@@ -194,8 +193,8 @@ func Document(res *http.Response, stream bool) (body []byte, ok bool, err error)
 	return body, true, err
 }
 
-// ParseBase reads the base URL of a configuration. The error does not quote it: it may
-// have a password in it.
+// ParseBase parses the base URL of a configuration. The error does not quote it, because it may
+// contain a password.
 func ParseBase(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -209,12 +208,12 @@ func ParseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// errElsewhere is why a redirect is not followed by [SameOrigin].
+// errElsewhere is the error of a redirect that a client of [SameOrigin] does not follow.
 var errElsewhere = errors.New("it redirects to another origin, which must not get the key")
 
-// SameOrigin is a copy of a client, or of [OwnClient] for nil, that follows redirects only within the origin
-// (scheme, host and port) of the request, and there as the client does: net/http
-// would take a header such as Api-Key to any host.
+// SameOrigin returns a copy of a client (of [OwnClient] for nil) that follows redirects only within
+// the origin (scheme, host and port) of the request, because net/http would send a header such as
+// Api-Key to any host. Within the origin, the client's own CheckRedirect applies.
 func SameOrigin(client *http.Client) *http.Client {
 	c := copyOf(client)
 	then := c.CheckRedirect
@@ -243,7 +242,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// NoRedirects is a copy of a client, or of [OwnClient] for nil, that returns redirects as
+// NoRedirects returns a copy of a client (of [OwnClient] for nil) that returns redirects as
 // answers.
 func NoRedirects(client *http.Client) *http.Client {
 	c := copyOf(client)
@@ -259,8 +258,8 @@ func copyOf(client *http.Client) *http.Client {
 	return &c
 }
 
-// OwnClient is an HTTP client with connections of its own, on the settings of the
-// standard library's transport, which heed the usual proxy variables.
+// OwnClient returns an HTTP client with connections of its own and the settings of the standard
+// library's transport, which uses the usual proxy variables.
 func OwnClient() *http.Client {
 	c := &http.Client{}
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {

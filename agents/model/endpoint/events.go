@@ -10,35 +10,34 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Events reads server-sent events (WHATWG HTML, 9.2.6): lines that end with CR,
-// LF or both, and an empty line behind each event. Only the data of events is
-// told; their types, ids and comments are skipped. What is none of these, Stray
-// has.
+// Events reads server-sent events (WHATWG HTML, 9.2.6): lines that end with CR, LF or both, and an
+// empty line after each event. It returns only the data of events, and skips their types, ids and
+// comments. All other lines are kept for Stray.
 type Events struct {
 	lines *bufio.Scanner
 	most  int64
 	cr    bool // the last line ended with CR: an LF that follows belongs to it
-	seen  int  // bytes that were searched for the end of a line
-	first bool // the first line is yet to come, which may have a byte order mark
+	seen  int  // number of bytes already searched for the end of a line
+	first bool // the first line has not been read; it may begin with a byte order mark
 	data  []byte
 	stray []byte
 	err   error
 }
 
-// NewEvents reads the events of r, each of at most so many bytes, with the names of
-// its fields.
+// NewEvents returns a reader of the events of r. An event has at most most bytes, including the
+// names of its fields.
 func NewEvents(r io.Reader, most int64) *Events {
 	e := &Events{lines: bufio.NewScanner(r), most: most, first: true}
-	// One more for the end of the line, and one for the scanner, which fails
-	// once its buffer is full.
+	// One byte more for the end of the line, and one for the scanner, which fails as soon as its
+	// buffer is full.
 	e.lines.Buffer(nil, int(min(most, math.MaxInt32-2))+2)
 	e.lines.Split(e.split)
 	return e
 }
 
-// Data is [Events.Next] for a reader that knows whether the answer is complete. A stream
-// that ends when it is, however it ends, is io.EOF; another one has broken off. White
-// space around the data is cut.
+// Data is [Events.Next] for a caller that knows whether the answer is complete. If it is, any end
+// of the stream returns io.EOF; otherwise the error says that the stream broke off. Data removes
+// white space around the data.
 func (e *Events) Data(complete bool) ([]byte, error) {
 	data, err := e.Next()
 	switch {
@@ -52,10 +51,10 @@ func (e *Events) Data(complete bool) ([]byte, error) {
 	return nil, fmt.Errorf("the stream broke off: %w", err)
 }
 
-// Next returns the data of the next event that has any, its lines joined by LF.
-// It is valid until the next call. At the end of the stream the error is io.EOF;
-// an event that is not complete by then is none. An event that is too large is
-// [model.ErrAnswerTooLarge]. Errors stay.
+// Next returns the data of the next event that has any, its lines joined by LF. The data is valid
+// until the next call. At the end of the stream the error is io.EOF, and an incomplete event is
+// dropped. For an event that is too large the error is [model.ErrAnswerTooLarge]. After an error,
+// later calls return the same error.
 func (e *Events) Next() ([]byte, error) {
 	if e.err != nil {
 		return nil, e.err
@@ -103,13 +102,12 @@ func (e *Events) Next() ([]byte, error) {
 	return nil, e.err
 }
 
-// Stray returns the lines so far that are no field of an event, as many as an
-// event may be large: there are servers that write an error as plain JSON into a
-// stream. They are valid until the next call of Next.
+// Stray returns the lines so far that are not fields of an event, up to the size limit of an event:
+// some servers write an error as plain JSON into a stream. The result is valid until the next call
+// of Next.
 func (e *Events) Stray() []byte { return e.stray }
 
-// split finds the next line. What is left at the end has no end of its own, and
-// is no line.
+// split finds the next line. It drops text at the end of the stream that has no line end.
 func (e *Events) split(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	start := 0
 	if e.cr && len(data) > 0 {

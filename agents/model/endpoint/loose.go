@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Decode reads a JSON value into v, a pointer, like json.Unmarshal, but leaves out
-// members, at any depth, whose type is not v's. Its error says that data is not
-// JSON, or as a whole of another type than v.
+// Decode decodes a JSON value into v, a pointer, like json.Unmarshal, but ignores members, at any
+// depth, whose type does not fit v. It returns an error if data is not JSON, or if the whole value
+// has another type than v.
 func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	var mismatch *json.UnmarshalTypeError
@@ -19,7 +19,7 @@ func Decode(data []byte, v any) error {
 	return err
 }
 
-// Encode is the JSON of v, without the escapes for HTML that json.Marshal writes.
+// Encode returns the JSON of v, without the HTML escapes that json.Marshal writes.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -30,8 +30,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Text is a JSON string. Other values become their JSON, as arguments of a call do
-// that a server sends as an object; null becomes empty.
+// Text is a string that can be decoded from any JSON value: null becomes "", and a value of another
+// type becomes its JSON, for example the arguments of a call that a server sends as an object.
 type Text string
 
 // UnmarshalJSON reads a Text from any JSON value.
@@ -50,8 +50,8 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Count is a JSON number, of which the fraction is cut off. A string that has a
-// number in it counts as that, all else as 0.
+// Count is a whole number that can be decoded from any JSON value: it drops a fraction, accepts a
+// string that contains a number, and takes every other value as 0.
 type Count int64
 
 // UnmarshalJSON reads a Count from any JSON value.

@@ -14,13 +14,11 @@ import (
 
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// Credentials makes a [Config].Token of Google's application default
-// credentials: of the file, which may be a service account's, a user's or an
-// external account's, or, where file is empty, of what Google's own tools find:
-// the file that GOOGLE_APPLICATION_CREDENTIALS names, the one that gcloud has
-// written, or the metadata server. Nothing is read before the first call, and
-// tokens are kept until shortly before they expire. client fetches them; nil is
-// the library's own.
+// Credentials makes a [Config].Token from Google's application default credentials. file contains
+// the credentials of a service account, a user or an external account. If file is empty, they come
+// from the file that GOOGLE_APPLICATION_CREDENTIALS names, from the one that gcloud has written, or
+// from the metadata server. Nothing is read before the first call. Tokens are cached until shortly
+// before they expire. client fetches the tokens; nil means the library's own client.
 func Credentials(file string, client *http.Client) func(ctx context.Context) (string, error) {
 	var mu sync.Mutex
 	var creds *auth.Credentials
@@ -40,7 +38,7 @@ func Credentials(file string, client *http.Client) func(ctx context.Context) (st
 				return "", ctx.Err()
 			}
 			var refused *auth.Error
-			if errors.As(err, &refused) && refused.Response != nil { // whose text quotes the answer
+			if errors.As(err, &refused) && refused.Response != nil { // its text quotes the answer
 				return "", fmt.Errorf("fetch a token: HTTP %d", refused.Response.StatusCode)
 			}
 			return "", errors.New("fetch a token: the token endpoint does not answer as it should")

@@ -27,7 +27,7 @@ type rpcStatus struct {
 	Details []map[string]any `json:"details"`
 }
 
-// Error returns a text without what the server says, which may quote the key.
+// Error returns a text without the server's message, which may quote the key.
 func (r *report) Error() string { return "the server reported an error" }
 
 // reportOf reads an answer without success. If its body breaks off, only the

@@ -27,46 +27,45 @@ const (
 	DefaultLocation = "global"
 )
 
-// Config says where the API is and how to treat it.
+// Config configures a [Model].
 type Config struct {
 	// Provider is Gemini or Vertex. Default Gemini.
 	Provider string
 
-	// BaseURL of the API, up to and without its version, or with it at the end,
-	// as in /v1beta. http or https, without user, query and fragment. Default
-	// DefaultBaseURL, and for Vertex the endpoint of Location.
+	// BaseURL is the URL of the API; it may end with the version, as in /v1beta. It is http or
+	// https, without user, query and fragment. Default DefaultBaseURL, and for Vertex the endpoint
+	// of Location.
 	BaseURL string
 
 	// APIVersion is the version of the API. Default v1beta, for Vertex v1beta1.
 	APIVersion string
 
-	// Project and Location are Vertex's: the project that pays, and where the
-	// model runs (us-central1, europe-west4, eu, global). Location is by
-	// default DefaultLocation. With a Key instead of a Token neither is needed.
+	// Project and Location are for Vertex: the project that is billed, and where the model runs
+	// (us-central1, europe-west4, eu, global). The default of Location is DefaultLocation. With a
+	// Key instead of a Token neither is needed.
 	Project, Location string
 
-	// Key returns an API key, and Token an OAuth 2 access token. Each is called
-	// once for each Generate, at most as often as Generate at once, and its
-	// error's text becomes part of an ErrAuth. Gemini takes a Key, Vertex one of
-	// the two; nil sends none. [Credentials] makes a Token of Google's
-	// application default credentials.
+	// Key returns an API key, and Token an OAuth 2 access token. Each Generate calls them once, so
+	// concurrent calls of Generate call them concurrently. The text of an error becomes part of an
+	// ErrAuth. Gemini uses Key, Vertex one of the two; with nil none is sent. [Credentials] makes a
+	// Token from Google's application default credentials.
 	Key   func(ctx context.Context) (string, error)
 	Token func(ctx context.Context) (string, error)
 
-	// HTTPClient carries the requests. Default: one of the Model's own, on the
-	// standard library's transport, which heeds the usual proxy variables. A
-	// client with a Timeout would cut streams.
+	// HTTPClient sends the requests. Default: a client of this Model's own with the settings of the
+	// standard library's transport, which uses the usual proxy variables. A client with a Timeout
+	// would break off streams.
 	HTTPClient *http.Client
 
-	// RequestTimeout bounds one try, its whole stream included. Default 10
-	// minutes; the context of Generate bounds all tries together.
+	// RequestTimeout bounds one request including its whole stream. Default 10 minutes. The context
+	// of Generate bounds all its requests together.
 	RequestTimeout time.Duration
 
 	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
 	MaxResponse int64
 }
 
-// Model is the API. Make it with [New].
+// Model calls the models of the API. Make it with [New].
 type Model struct {
 	cfg      Config
 	base     *url.URL // with the API's version

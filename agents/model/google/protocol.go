@@ -8,9 +8,9 @@ import (
 	"math"
 )
 
-// What this package reads of an answer is in this file (Gemini API reference,
-// GenerateContentResponse). A member that is read must have its type, because an
-// answer that is misread is worse than none; all others may be anything.
+// The members of an answer that this package uses (Gemini API reference, GenerateContentResponse).
+// Each must have the right type, because a misread answer is worse than an error; the types of
+// other members do not matter.
 type (
 	answer struct {
 		Candidates     []candidate `json:"candidates"`
@@ -68,7 +68,7 @@ const (
 	finishImageRecitation   finishReason = "IMAGE_RECITATION"
 )
 
-// errStrange replaces what encoding/json says, which may quote the answer.
+// errStrange replaces errors of encoding/json, which may quote the answer.
 var errStrange = errors.New("the answer is not what the API's reference says")
 
 func parseAnswer(doc []byte) (*answer, error) {
@@ -79,7 +79,7 @@ func parseAnswer(doc []byte) (*answer, error) {
 	return &a, nil
 }
 
-// number is an int32 of the API, in any form of JSON's numbers (10, 1e1).
+// number is an int32 of the API, in any form of a JSON number (10, 1e1).
 type number int32
 
 // UnmarshalJSON reads a number.
@@ -95,8 +95,8 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// object is a JSON object, or null, byte for byte: a float64 would change large
-// numbers in it.
+// object is a JSON object or null. It keeps the bytes, because a float64 would change large
+// numbers.
 type object json.RawMessage
 
 // UnmarshalJSON reads an object.

@@ -58,7 +58,7 @@ func refused(err error, req *model.Request, without refusal) refusal {
 	return 0
 }
 
-// features is the name under which [model.Refusals] keeps them, as one note.
+// features is the name under which [model.Refusals] stores all of them, as one note.
 const features = "features"
 
 // known returns what the request's model has refused before.

@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// The request's body, by the API's reference. Arguments, schemas and results are
-// JSON as it is, because a float64 would change large numbers.
+// The request's body, by the API's reference. Arguments, schemas and results are raw JSON, because
+// a float64 would change large numbers.
 type (
 	wireRequest struct {
 		SystemInstruction *wireContent  `json:"systemInstruction,omitempty"`
@@ -237,8 +237,8 @@ func text(s string) wirePart {
 	return wirePart{Text: &s}
 }
 
-// note stores the data of a part beside text and call: in Message.Provider it
-// precedes its part.
+// note stores the data of a part that is neither its text nor its call. In Message.Provider it
+// precedes that part.
 type note struct {
 	Signature []byte `json:"signature,omitempty"`
 	ID        bool   `json:"id,omitempty"` // the call's id comes from the API

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	adapter  = "google" // this package's member of Message.Provider
+	adapter  = "google" // names this package in Message.Provider
 	maxCalls = 256      // tool calls in one turn
 )
 
@@ -36,7 +36,7 @@ type answered struct {
 	sign     []byte
 }
 
-// whole reads an answer of one document. An empty one has no turn.
+// whole reads an answer that is one document. An empty body adds nothing to the turn.
 func (t *turn) whole(res *http.Response) error {
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -52,8 +52,8 @@ func (t *turn) whole(res *http.Response) error {
 	return t.chunk(a)
 }
 
-// stream reads an answer of events, each of which is a part of it or an error.
-// The API also writes an error as plain JSON between the events.
+// stream reads an answer that is a stream of events. Each event is a part of the answer or an
+// error. The API also writes an error as plain JSON between the events.
 func (t *turn) stream(res *http.Response, most int64) error {
 	// The last event may lack the empty line that ends it.
 	events := endpoint.NewEvents(io.MultiReader(res.Body, strings.NewReader("\n\n")), most)
@@ -158,7 +158,7 @@ func (t *turn) part(p *part) error {
 			t.parts[last].sign = p.ThoughtSignature
 		}
 	case p.Text == "":
-		return nil // it belongs to nothing that was received
+		return nil // it belongs to no received part
 	case len(t.parts) >= maxCalls:
 		return fmt.Errorf("the answer has more than %d parts", maxCalls)
 	default:

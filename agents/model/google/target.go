@@ -84,8 +84,8 @@ func hasPrefix(name string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// patience returns how many seconds the server may take: no longer than its
-// answer is waited for.
+// patience returns for how many seconds this package waits for the answer, for the header
+// X-Server-Timeout.
 func (m *Model) patience(ctx context.Context) string {
 	most := m.client.Timeout
 	if deadline, ok := ctx.Deadline(); ok {

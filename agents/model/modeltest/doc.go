@@ -9,7 +9,7 @@
 //		modeltest.Turn{Text: "nothing to see"},
 //	)
 //
-// A test of an adapter gives Run a way to build one whose backend plays turns:
+// A test of an adapter gives Run a function that builds an adapter whose backend plays turns:
 //
 //	modeltest.Run(t, func(t *testing.T, turns ...modeltest.Turn) model.Model {
 //		return newAdapter(t, protocolDouble(t, turns))

@@ -20,11 +20,11 @@ type Turn struct {
 	// Finish is why the turn ends. Default: FinishToolCalls with calls, else FinishStop.
 	Finish model.Finish
 
-	// Fail makes the turn fail. If Text is not empty and streaming was asked
-	// for, the failure comes after Text was streamed: a stream that breaks.
+	// Fail makes the turn fail. If Text is not empty and the caller streams, the turn fails after
+	// Text was streamed, as a stream that breaks off.
 	Fail *model.Error
 
-	// Hang makes the turn wait until its context is done.
+	// Hang makes the turn wait until its context ends.
 	Hang bool
 }
 
@@ -36,8 +36,8 @@ type Fake struct {
 	requests []*model.Request
 }
 
-// New returns a Fake that plays turns[n] for a conversation that holds n
-// assistant messages, and fails with ErrBadRequest beyond the last.
+// New returns a Fake that plays turns[n] for a conversation with n assistant messages, and fails
+// with ErrBadRequest after the last turn.
 func New(turns ...Turn) *Fake { return &Fake{turns: slices.Clone(turns)} }
 
 // Requests returns deep copies of the valid requests so far, in order of
@@ -98,8 +98,8 @@ func (f *Fake) Generate(ctx context.Context, req *model.Request, onDelta func(mo
 	}, nil
 }
 
-// AssistantTurns counts the assistant messages of a request: the number of the
-// turn that is asked for, from 0.
+// AssistantTurns counts the assistant messages of a request, which is the number of the requested
+// turn, from 0.
 func AssistantTurns(req *model.Request) int {
 	n := 0
 	for _, m := range req.Messages {
@@ -110,8 +110,7 @@ func AssistantTurns(req *model.Request) int {
 	return n
 }
 
-// Words cuts text after its spaces. The pieces concatenate to the text, and
-// none is empty.
+// Words splits a text after its spaces. The pieces concatenate to the text, and none is empty.
 func Words(text string) []string {
 	if text == "" {
 		return nil

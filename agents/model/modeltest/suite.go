@@ -15,15 +15,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// NewFunc builds the model under test, whose backend plays turns[n] for a
-// conversation that holds n assistant messages. It registers its own cleanup.
+// NewFunc makes the model under test, whose backend plays turns[n] for a conversation with n
+// assistant messages. It registers its own cleanup.
 type NewFunc func(t *testing.T, turns ...Turn) model.Model
 
 // Run is the conformance suite of [model.Model]. Run it under -race.
 //
-// The backend must answer Turn.Text, Turn.Calls and Turn.Usage exactly, fail
-// as Turn.Fail says, after Turn.Text where streaming was asked for, and hang
-// for Turn.Hang.
+// The backend must answer exactly with Turn.Text, Turn.Calls and Turn.Usage. With Turn.Fail it must
+// fail, in a stream after Turn.Text. With Turn.Hang it must not answer.
 func Run(t *testing.T, newModel NewFunc) {
 	t.Helper()
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// refusal is what a server says with a status of 400 or above.
+// refusal reads an answer with a status of 400 or above.
 func refusal(res *http.Response) *report {
 	defer res.Body.Close()
 	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
@@ -23,7 +23,7 @@ func refusal(res *http.Response) *report {
 	return r
 }
 
-// report is what a server says about a failure.
+// report is the server's report of a failure.
 type report struct {
 	code, typ, param, message string
 	status                    int
@@ -32,8 +32,8 @@ type report struct {
 
 func (r *report) Error() string { return "the server reported an error" }
 
-// reported returns a *report if a document of a status below 400, or an event
-// of a stream, tells of an error.
+// reported returns a *report if a document with a status below 400, or an event of a stream, is an
+// error.
 func reported(data []byte) error {
 	var doc struct {
 		Error json.RawMessage `json:"error"`
@@ -44,9 +44,8 @@ func reported(data []byte) error {
 	return parseReport(data)
 }
 
-// parseReport understands {"error": {…}}, {"error": "…"}, {"message": "…"},
-// {"detail": "…"} and {"detail": [{"loc": […], "msg": "…"}]}; of anything else
-// nothing is quoted.
+// parseReport reads {"error": {…}}, {"error": "…"}, {"message": "…"}, {"detail": "…"} and
+// {"detail": [{"loc": […], "msg": "…"}]}. It takes no text from any other form.
 func parseReport(body []byte) *report {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(body, &doc) != nil {
@@ -77,8 +76,8 @@ func parseReport(body []byte) *report {
 	return r
 }
 
-// details are the findings of a validator that many servers in Python have.
-// Some put them into {"message": {"detail": […]}}.
+// details returns the findings of the validator that many servers in Python use. Some put them into
+// {"message": {"detail": […]}}.
 func details(raw json.RawMessage) string {
 	var inner struct{ Detail json.RawMessage }
 	if json.Unmarshal(raw, &inner) == nil && len(inner.Detail) > 0 {
@@ -118,7 +117,7 @@ func str(raw json.RawMessage) string {
 func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
 	var parts []string
-	// What servers say about a wrong key may quote it in part.
+	// A server's text about a wrong key may quote a part of the key.
 	if e.Kind != model.ErrAuth && r.message != "" {
 		parts = append(parts, model.Quote(r.message, key))
 	}
@@ -146,5 +145,5 @@ func (r *report) kind() model.Kind {
 	case status >= 400 || strings.Contains(names, "invalid_request"):
 		return model.ErrBadRequest
 	}
-	return model.ErrUnavailable // an error in the midst of an answer
+	return model.ErrUnavailable // an error within an answer
 }

@@ -18,7 +18,7 @@ type kept struct {
 
 const keptUnder = "openai"
 
-// pack is what the turn has to keep, as Message.Provider.
+// pack returns the members of the turn that later requests need, for Message.Provider.
 func (m *Model) pack(t *turn) (json.RawMessage, error) {
 	members, err := t.keptMembers()
 	if err != nil || len(members) == 0 {
@@ -27,7 +27,7 @@ func (m *Model) pack(t *turn) (json.RawMessage, error) {
 	return json.Marshal(map[string]kept{keptUnder: {Of: m.provider.Name, Members: members}})
 }
 
-// unpack are the members that a message has to have again.
+// unpack returns the kept members, which a message must have in a request.
 func (m *Model) unpack(msg *model.Message) map[string]json.RawMessage {
 	var all map[string]kept
 	if len(m.provider.keep) == 0 || msg.Role != model.RoleAssistant {
@@ -51,7 +51,7 @@ func (m *Model) unpack(msg *model.Message) map[string]json.RawMessage {
 	return members
 }
 
-// keepPiece adds a piece of a kept member: texts and lists go on.
+// keepPiece adds a piece of a kept member; the pieces of a text or a list are concatenated.
 func (t *turn) keepPiece(name string, raw json.RawMessage) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return

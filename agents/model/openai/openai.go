@@ -16,63 +16,61 @@ import (
 // DefaultBaseURL is OpenAI's own endpoint.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// DefaultAPIVersion is the api-version that Azure is asked for where
-// [Config].APIVersion is empty.
+// DefaultAPIVersion is the default of [Config].APIVersion.
 const DefaultAPIVersion = "2024-10-21"
 
-// Config says where the endpoint is and how to treat it.
+// Config configures a [Model].
 type Config struct {
-	// Provider is whose endpoint it is, by AAIF's model.provider: one of
-	// [Providers]. Default the one whose own host BaseURL has, openai where
-	// that is empty, and else custom.
+	// Provider is the endpoint's provider, by its name in AAIF's model.provider: one of
+	// [Providers]. Default: the provider whose own host BaseURL has; openai if BaseURL is empty;
+	// otherwise custom.
 	Provider string
 
-	// BaseURL of the endpoint, up to and without /chat/completions. http or
-	// https, without user, query and fragment. Default the provider's own;
-	// azure_openai and custom have none.
+	// BaseURL is the URL of the endpoint without /chat/completions. It is http or https, without
+	// user, query and fragment. Default: the provider's own; azure_openai and custom have none.
 	//
-	// Azure's is that of the resource, https://NAME.openai.azure.com, where
-	// the model of a request names a deployment; or ends in /openai/v1, the
-	// version of the API that needs no other; or in /deployments/NAME.
+	// For Azure it is the URL of the resource, https://NAME.openai.azure.com: the model of a
+	// request is then the name of a deployment. It may also end with /deployments/NAME, or with
+	// /openai/v1, which needs no APIVersion.
 	BaseURL string
 
-	// APIVersion is the api-version of azure_openai. Default
-	// DefaultAPIVersion; without effect for others and for /openai/v1.
+	// APIVersion is the api-version of azure_openai. Default DefaultAPIVersion. It has no effect
+	// for other providers and for /openai/v1.
 	APIVersion string
 
-	// KeyHeader is the header that carries the key. Default Authorization, as
-	// a bearer token, and api-key for azure_openai, where Authorization means
-	// that Key returns tokens of Microsoft Entra.
+	// KeyHeader is the header with the key. Default: Authorization, as a bearer token; for
+	// azure_openai api-key. For azure_openai, Authorization means that Key returns tokens of
+	// Microsoft Entra.
 	KeyHeader string
 
-	// Key returns the API key. It is called once for each Generate, at most as
-	// often as Generate at once, and its error's text becomes part of an
-	// ErrAuth. Nil, or an empty key, sends none.
+	// Key returns the API key. Each Generate calls it once, so concurrent calls of Generate call it
+	// concurrently. The text of its error becomes part of an ErrAuth. With nil, or for an empty
+	// key, no key is sent.
 	Key func(ctx context.Context) (string, error)
 
-	// HTTPClient carries the requests. Default: one of the Model's own, on the
-	// standard library's transport, which heeds the usual proxy variables. A
-	// client with a Timeout would cut streams.
+	// HTTPClient sends the requests. Default: a client of this Model's own with the settings of the
+	// standard library's transport, which uses the usual proxy variables. A client with a Timeout
+	// would break off streams.
 	HTTPClient *http.Client
 
-	// MaxRetries is how often a request is tried again before the answer has
-	// begun, after connection failures and the statuses 408, 409, 429 and 5xx.
-	// Default 0: the agent's runtime retries (AAIF runtime.max_retries).
+	// MaxRetries is how often a request is retried before the answer has begun, after connection
+	// failures and the statuses 408, 409, 429 and 5xx. Default 0: the agent's runtime retries (AAIF
+	// runtime.max_retries).
 	MaxRetries int
 
-	// MaxRetryDelay is the longest wait between two tries. Where the server
-	// asks for a longer one, there is no retry. Default 8 s.
+	// MaxRetryDelay is the longest delay before a retry. If the server asks for a longer delay,
+	// there is no retry. Default 8 s.
 	MaxRetryDelay time.Duration
 
-	// RequestTimeout bounds one try, its whole stream included. Default 10
-	// minutes; the context of Generate bounds all tries together.
+	// RequestTimeout bounds one attempt including its whole stream. Default 10 minutes. The context
+	// of Generate bounds all attempts together.
 	RequestTimeout time.Duration
 
 	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
 	MaxResponse int64
 }
 
-// Model is an endpoint. Make it with [New].
+// Model calls the models of one endpoint. Make it with [New].
 type Model struct {
 	cfg      Config
 	provider Provider
@@ -81,7 +79,7 @@ type Model struct {
 	refusals model.Refusals
 }
 
-// New returns a Model, or all that is wrong with cfg. It does no I/O.
+// New returns a Model, or all errors in cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
 	var problems []error
 	provider, err := cfg.provider()
@@ -119,7 +117,7 @@ func New(cfg Config) (*Model, error) {
 	}, nil
 }
 
-// provider is whose endpoint cfg means.
+// provider returns the provider of the endpoint.
 func (cfg *Config) provider() (Provider, error) {
 	name := cfg.Provider
 	switch {
@@ -145,9 +143,8 @@ func (cfg *Config) base(p Provider) (*url.URL, error) {
 	return endpoint.ParseBase(text)
 }
 
-// Generate asks the endpoint for the next turn. What the endpoint refuses of
-// the standard parameters is left out, and asked again without: nothing has
-// been generated by then.
+// Generate requests the next turn from the endpoint. If the endpoint refuses a standard parameter,
+// Generate sends the request again without it; a refused request has not generated anything.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err

@@ -6,10 +6,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// What this package says and understands of the chat completions protocol is in
-// this file (OpenAI API reference, "Create chat completion").
+// The parts of the chat completions protocol that this package uses (OpenAI API reference, "Create
+// chat completion").
 
-// params is the body of a request, without what only one provider knows.
+// params is the body of a request, without members of single providers.
 type params struct {
 	Model               string            `json:"model"`
 	Messages            []json.RawMessage `json:"messages"`
@@ -31,8 +31,8 @@ type usageAsked struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// message is one of the conversation's. Only an assistant's has calls, and may be
-// without content; only a tool's has the id of a call.
+// message is a message of the conversation. Only a message of the assistant has calls, and may lack
+// content. Only a message of a tool has the id of a call.
 type message struct {
 	Role       string     `json:"role"`
 	Content    *string    `json:"content,omitempty"`
@@ -73,7 +73,7 @@ type formatSchema struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// completion is an answer in one document, or a chunk of a stream.
+// completion is an answer that is one document, or a chunk of a stream.
 type completion struct {
 	Model   endpoint.Text   `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -82,12 +82,12 @@ type completion struct {
 
 type choice struct {
 	Index        endpoint.Count  `json:"index"`
-	Message      json.RawMessage `json:"message"` // of a document: a said
-	Delta        json.RawMessage `json:"delta"`   // of a chunk: a said
+	Message      json.RawMessage `json:"message"` // in a document; a said
+	Delta        json.RawMessage `json:"delta"`   // in a chunk; a said
 	FinishReason endpoint.Text   `json:"finish_reason"`
 }
 
-// said is a turn of the model's, or a piece of one.
+// said is a turn of the model, or a piece of one.
 type said struct {
 	Content   json.RawMessage `json:"content"` // see text
 	Refusal   endpoint.Text   `json:"refusal"`
@@ -101,8 +101,8 @@ type said struct {
 	} `json:"tool_calls"`
 }
 
-// counts are the tokens that a request took. Some servers tell of cached tokens
-// under a name of their own.
+// counts are the token counts of a request. Some servers report cached tokens under a name of their
+// own.
 type counts struct {
 	Prompt     endpoint.Count `json:"prompt_tokens"`
 	Completion endpoint.Count `json:"completion_tokens"`

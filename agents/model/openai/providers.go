@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Provider is what is particular about one of the providers that speak the
-// protocol. Its name is AAIF's model.provider.
+// Provider describes a provider with this protocol: its endpoint and its deviations. Its name is
+// AAIF's model.provider.
 type Provider struct {
-	// Name is AAIF's: mistral, groq, and so on; custom for any other endpoint.
+	// Name is AAIF's name: mistral, groq, and so on; custom for any other endpoint.
 	Name string
 
 	// BaseURL is the provider's public endpoint; empty for azure_openai and custom,
@@ -19,24 +19,24 @@ type Provider struct {
 	quirks
 }
 
-// quirks are how a provider departs from the protocol as OpenAI has it, as far
-// as its documentation says. What holds for single models is not here: it
-// changes by the month, and is learned from the endpoint's refusals.
+// quirks are a provider's deviations from OpenAI's protocol, according to its documentation.
+// Deviations of single models are not included: they change often, and this package learns them
+// from the endpoint's refusals.
 type quirks struct {
 	keyHeader      string     // default Authorization, as a bearer token
 	maxTokens      string     // the name of max_tokens; default max_tokens
 	seed           string     // the name of seed; default seed
-	lacks          []string   // standard parameters that it has not
-	maxTemperature float64    // 0 is 2, the port's own
-	penalties      [2]float64 // their range; zero is -2 to 2
-	noStreamUsage  bool       // knows no stream_options; tells of usage anyway, or never
-	strict         bool       // takes strict schemas from every model that takes schemas
-	noSchema       bool       // has JSON mode alone
+	lacks          []string   // standard parameters that it does not have
+	maxTemperature float64    // 0: 2, the limit of package model
+	penalties      [2]float64 // their range; zero: -2 to 2
+	noStreamUsage  bool       // has no stream_options; reports the usage always or never
+	strict         bool       // all its models that accept schemas accept strict ones
+	noSchema       bool       // has JSON mode only
 	formatAlone    bool       // no response_format beside tools
 	formatWhole    bool       // no response_format in a stream
 	shortIDs       bool       // tool call ids are nine letters and digits
-	keep           []string   // members of an assistant's message that it wants to see again
-	keepEmpty      bool       // and be it empty, where there are tool calls
+	keep           []string   // members of an assistant's message that it requires in later requests
+	keepEmpty      bool       // also as "" if the message has tool calls and lacks them
 }
 
 // Names of standard parameters, AAIF model.params.
@@ -86,8 +86,8 @@ var providers = []Provider{
 	{"custom", "", quirks{}},
 }
 
-// Providers are all that this package knows by name, in AAIF's order of names
-// but for custom, which is last.
+// Providers returns the providers that this package knows by name, in the order of AAIF, with
+// custom last.
 func Providers() []Provider {
 	all := slices.Clone(providers)
 	for i := range all {
@@ -96,7 +96,7 @@ func Providers() []Provider {
 	return all
 }
 
-// LookupProvider returns the provider of that name.
+// LookupProvider returns the provider with this name.
 func LookupProvider(name string) (Provider, bool) {
 	for _, p := range Providers() {
 		if p.Name == name {
@@ -106,7 +106,8 @@ func LookupProvider(name string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// ownerOf is the provider whose own endpoint is at a base URL's host.
+// ownerOf returns the name of the provider whose own endpoint has the host of a base URL; custom if
+// there is none.
 func ownerOf(base string) string {
 	if u, err := url.Parse(base); err == nil {
 		for _, p := range providers {
@@ -118,9 +119,9 @@ func ownerOf(base string) string {
 	return "custom"
 }
 
-// at is the provider as it is met at a base URL. OpenAI's name stands in many
-// documents for whatever server their base_url points to, and few of those
-// know what OpenAI alone has.
+// at returns the provider with the quirks that apply at a base URL. Many documents name openai as
+// the provider of any server with this protocol, and few of these servers have the parameters that
+// only OpenAI has.
 func (p Provider) at(u *url.URL) Provider {
 	own, err := url.Parse(p.BaseURL)
 	if p.Name == "openai" && (err != nil || !strings.EqualFold(u.Hostname(), own.Hostname())) {

@@ -11,8 +11,8 @@ import (
 
 const maxReset = 24 * time.Hour
 
-// retryAfter is how long the server asks to be left alone: by Retry-After, or
-// by the X-RateLimit-Reset headers of the limits that are used up.
+// retryAfter returns the delay that the server asks for: by Retry-After, or by the
+// X-RateLimit-Reset headers of the limits that are used up.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if after := model.RetryAfter(h, now); after > 0 {
 		return after
@@ -25,7 +25,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		}
 		if left := h.Get("X-RateLimit-Remaining" + rest); left != "" {
 			if n, err := strconv.ParseFloat(left, 64); err != nil || n >= 1 {
-				continue // this limit is not the one that was met
+				continue // this limit is not used up
 			}
 		}
 		longest = max(longest, reset(values[0], now))
@@ -33,8 +33,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(longest, maxReset)
 }
 
-// reset reads when a limit begins anew: a span as 6m0s or 120ms, seconds, the
-// time in seconds or milliseconds since 1970, or a date. 0 is none of these.
+// reset parses when a limit is reset: a duration as 6m0s or 120ms, a number of seconds, a time in
+// seconds or milliseconds since 1970, or a date. It returns 0 for any other text.
 func reset(v string, now time.Time) time.Duration {
 	v = strings.TrimSpace(v)
 	if n, err := strconv.ParseFloat(v, 64); err == nil {

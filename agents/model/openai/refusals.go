@@ -8,19 +8,19 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-const maxRefusals = 6 // parameters that one call leaves out, one after the other
+const maxRefusals = 6 // how often one call is sent again without a refused parameter
 
-// What is done about a parameter that a model has refused: the notes of [model.Refusals].
+// What to do about a parameter that a model has refused; these are the notes in [model.Refusals].
 const (
 	leaveOut    = 1 + iota
-	otherName   // max_tokens and max_completion_tokens
-	withoutForm // response_format is json_object, without the schema
+	otherName   // use max_completion_tokens instead of max_tokens, or the reverse
+	withoutForm // use response_format json_object, without the schema
 )
 
 var unsupported = pattern.Of(`(?i)unsupported|not (yet |currently )?supported|(does|do)( not|n't) support|not (permitted|allowed)|extra_forbidden|unrecognized|unknown (parameter|field|argument|name)|unexpected (parameter|field|keyword)`)
 
-// learn reports whether rep refuses a parameter that w has from the standard
-// ones, and keeps it in mind. What params.extended says is the author's own.
+// learn reports whether rep refuses a standard parameter in w, and remembers the refusal. Members
+// of params.extended are never left out, because the document's author has set them.
 func (m *Model) learn(name string, w *wire, rep *report) bool {
 	if rep == nil || rep.status != 400 && rep.status != 422 || !unsupported.RE().MatchString(rep.code+" "+rep.typ+" "+rep.message) {
 		return false
@@ -34,7 +34,7 @@ func (m *Model) learn(name string, w *wire, rep *report) bool {
 	case known != w.refused[param]:
 		return true // another call has learned it since w was built
 	case known == leaveOut:
-		return false // it was left out, and is refused all the same
+		return false // it was left out, and the request is still refused
 	case param == maxTokens && known == 0:
 		known = otherName
 	case param == responseFormat && known == 0 && w.schema:
@@ -46,7 +46,7 @@ func (m *Model) learn(name string, w *wire, rep *report) bool {
 	return true
 }
 
-// named is the standard parameter of w that the report speaks of.
+// named returns the standard parameter of w that the report names.
 func (w *wire) named(rep *report) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 	for member, param := range w.sent {

@@ -13,18 +13,18 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// wire is a request as it is sent.
+// wire is an encoded request.
 type wire struct {
 	body    []byte
 	stream  bool
-	schema  bool              // it asks for JSON by a schema
-	sent    map[string]string // members that stand for standard parameters, and which
-	refused map[string]int64  // what was known of the model's refusals
-	dropped []string          // standard parameters that are not sent as they were asked for
+	schema  bool              // it requests JSON by a schema
+	sent    map[string]string // the standard parameter that each member of the body stands for
+	refused map[string]int64  // the model's refusals that were known when it was built
+	dropped []string          // standard parameters that are left out or changed
 }
 
-// wire builds a request: the standard parameters as the provider has them and
-// the model is known to take them, and the extended ones over them.
+// wire builds a request. It includes the standard parameters that the provider has and the model is
+// not known to refuse; the extended parameters replace members of the same name.
 func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 	b := builder{
 		provider: &m.provider,
@@ -74,12 +74,12 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 	return b.wire, nil
 }
 
-// builder decides about each standard parameter.
+// builder decides which standard parameters a request has.
 type builder struct {
 	*wire
 	provider *Provider
 	author   map[string]json.RawMessage // the extended parameters
-	extra    json.RawMessage            // an object of members that this provider alone has
+	extra    json.RawMessage            // an object with members that only this provider has
 }
 
 func (b *builder) extended(raw json.RawMessage) error {
@@ -89,8 +89,8 @@ func (b *builder) extended(raw json.RawMessage) error {
 	return json.Unmarshal(raw, &b.author)
 }
 
-// take reports whether a standard parameter goes into the request, as member.
-// It does not where the author has said the same by an extended one.
+// take reports whether a standard parameter goes into the request as this member. It does not if
+// the extended parameters have the member.
 func (b *builder) take(param, member string) bool {
 	if _, said := b.author[member]; said {
 		return false
@@ -104,12 +104,12 @@ func (b *builder) take(param, member string) bool {
 }
 
 func (b *builder) drop(param string) {
-	if param != streamOptions && param != streaming { // which are no parameters of the document
+	if param != streamOptions && param != streaming { // these two are not parameters of a document
 		b.dropped = append(b.dropped, param)
 	}
 }
 
-// within brings a number into the provider's range, and notes it.
+// within limits a number to the provider's range, and records a change.
 func (b *builder) within(name string, v, least, most float64) *float64 {
 	if v < least || v > most {
 		b.drop(name)
@@ -177,7 +177,7 @@ func (b *builder) maxTokens(p *params, n int64) {
 	}
 }
 
-// format asks for the format natively, and reports whether that says it all.
+// format sets response_format. It returns false if the system prompt must ask for the format, too.
 func (b *builder) format(p *params, req *model.Request) bool {
 	f, q := req.Format, b.provider.quirks
 	if f.Type == "" || f.Type == model.FormatText {
@@ -191,7 +191,7 @@ func (b *builder) format(p *params, req *model.Request) bool {
 		return b.author[responseFormat] != nil
 	}
 	if q.formatWhole {
-		b.wire.stream = false // the whole answer is told at once
+		b.wire.stream = false // the provider sends the answer as one document
 	}
 	if f.Type == model.FormatJSON || q.noSchema || b.refused[responseFormat] == withoutForm {
 		p.ResponseFormat = &format{Type: "json_object"}
@@ -238,8 +238,7 @@ func (m *Model) message(msg *model.Message) (json.RawMessage, error) {
 
 var shortID = pattern.Of(`^[A-Za-z0-9]{9}$`)
 
-// callID is a call's id in the provider's form. A conversation may have begun
-// elsewhere.
+// callID converts a call's id to the provider's form. The id may come from another provider.
 func (m *Model) callID(id string) string {
 	if !m.provider.shortIDs || shortID.RE().MatchString(id) {
 		return id

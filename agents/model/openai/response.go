@@ -16,7 +16,7 @@ import (
 
 const maxCalls = 256 // tool calls in one turn
 
-// turn is an answer that is being put together.
+// turn is an answer that is being assembled.
 type turn struct {
 	text    strings.Builder
 	refused bool
@@ -24,8 +24,8 @@ type turn struct {
 	finish  string
 	usage   model.Usage
 	model   string
-	keep    []string                     // members to be kept
-	kept    map[string][]json.RawMessage // and their pieces
+	keep    []string                     // names of the members to keep
+	kept    map[string][]json.RawMessage // their pieces
 	onDelta func(model.Delta) error
 }
 
@@ -35,8 +35,7 @@ type partialCall struct {
 	arguments strings.Builder
 }
 
-// read reads an answer: a stream of events or one JSON document, whichever the
-// server chose to send.
+// read reads an answer: one JSON document or a stream of events.
 func (m *Model) read(res *http.Response, stream bool, onDelta func(model.Delta) error) (*turn, error) {
 	t := &turn{onDelta: onDelta, keep: m.provider.keep}
 	body, whole, err := endpoint.Document(res, stream)
@@ -66,8 +65,7 @@ func (t *turn) whole(c *completion) error {
 	return t.said(c.Choices[0].Message, true)
 }
 
-// said adds a turn, or a piece of one. The calls of a whole turn are told apart by
-// their places.
+// said adds a turn, or a piece of one. In a whole turn, the calls are identified by their index.
 func (t *turn) said(raw json.RawMessage, whole bool) error {
 	var s said
 	if len(raw) == 0 || endpoint.Decode(raw, &s) != nil {
@@ -164,12 +162,12 @@ func (t *turn) chunk(c *completion) error {
 	return nil
 }
 
-// text is a content, which some models give as a list of parts: theirs are
-// texts, and thoughts, which are not for the answer.
+// text returns the text of a content. Some models send a list of parts, of which the thoughts are
+// not part of the answer.
 func text(content json.RawMessage) string {
 	if !bytes.HasPrefix(content, []byte("[")) {
 		var t endpoint.Text
-		_ = endpoint.Decode(content, &t) // which takes any value
+		_ = endpoint.Decode(content, &t) // a Text accepts any value
 		return string(t)
 	}
 	var parts []struct{ Type, Text string }
@@ -185,8 +183,8 @@ func text(content json.RawMessage) string {
 	return b.String()
 }
 
-// usage counts as the port does. Some servers count thoughts beside the completion
-// instead of in it.
+// usage converts token counts to those of package model. Some servers do not include thoughts in
+// the count of the completion.
 func usage(raw json.RawMessage) model.Usage {
 	var c counts
 	if len(raw) == 0 || endpoint.Decode(raw, &c) != nil {
@@ -216,7 +214,7 @@ func (t *turn) call(index *int64, id, name, arguments string) error {
 	if index != nil {
 		at = *index
 	}
-	var c *partialCall // the last one, or that of the id
+	var c *partialCall // the last call with this index, or the one with this id
 	for _, known := range t.calls {
 		if known.index == at && (c == nil || name != "" || c.id == "" || c.id != id) {
 			c = known

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// The subset of JSON Schema that strict adherence is given for (OpenAI,
-// "Structured Outputs", Supported schemas). A schema outside of it is sent
-// without strict: it would be refused with.
+// The subset of JSON Schema that supports strict adherence (OpenAI, "Structured Outputs", Supported
+// schemas). Other schemas are sent without strict, because with strict they would be refused.
 const (
 	maxStrictDepth      = 10
 	maxStrictProperties = 5000
@@ -32,7 +31,7 @@ func fitsStrict(schema json.RawMessage) bool {
 	return c.fits(schema, maxStrictDepth)
 }
 
-type strictCheck struct{ properties, enum int } // what is left of each
+type strictCheck struct{ properties, enum int } // how many more of each are permitted
 
 func (c *strictCheck) fits(schema json.RawMessage, depth int) bool {
 	var s map[string]json.RawMessage
@@ -90,7 +89,7 @@ func (c *strictCheck) fits(schema json.RawMessage, depth int) bool {
 	return true
 }
 
-// object checks that an object is closed, and that all it may have it must.
+// object checks that the schema of an object is closed, and requires all its properties.
 func (c *strictCheck) object(s map[string]json.RawMessage, depth int) bool {
 	var types []string
 	if json.Unmarshal(s["type"], &types) != nil {

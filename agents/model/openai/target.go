@@ -15,7 +15,7 @@ var (
 	deployment = pattern.Of(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
 
-// target says where a request for a model goes, and the header with the key.
+// target returns the URL for requests to a model, and the header with the key.
 func (m *Model) target(name, key string) (string, http.Header, error) {
 	base, version := m.base, ""
 	if m.provider.Name == "azure_openai" {
@@ -40,7 +40,8 @@ func (m *Model) target(name, key string) (string, http.Header, error) {
 	return to.String(), header, nil
 }
 
-// azure is the base URL of a deployment, and the version of the API to ask for.
+// azure returns the base URL of a deployment, and the version of the API to request; "" if it needs
+// none.
 func azure(base *url.URL, name, version string) (*url.URL, string) {
 	path := strings.TrimSuffix(base.Path, "/")
 	if strings.HasSuffix(path, "/openai/v1") {

@@ -38,7 +38,7 @@
 //     unranked ones last.
 //   - round_robin: each call begins one route further on than the one before.
 //
-// Routes that the strategy ranks equal keep the document's order.
+// Routes that the strategy ranks equally keep the document's order.
 //
 // 4. A route whose context window is smaller than MinContext is never used. A
 // route with an unknown window is not used either: the operator can set the

@@ -48,10 +48,9 @@ const (
 // latencies. All routers of a process share one Health, so that a run benefits
 // from the experience of others.
 //
-// Failures that open a breaker are those of availability: unreachable, broken
-// off, credential refused, rate limited without a delay, or a deadline after at
-// least ten seconds. A request that is refused as wrong counts as an answer; a
-// cancelled call does not count.
+// These failures count towards opening a breaker: unreachable, broken off, credential refused, rate
+// limited without a delay, or a deadline that ended the call after at least ten seconds. A request
+// that is refused as wrong counts as an answer; a cancelled call does not count.
 type Health struct {
 	opts HealthOptions
 	now  func() time.Time
