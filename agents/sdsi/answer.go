@@ -42,7 +42,7 @@ func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (
 	return answer.MarshalJSON()
 }
 
-// wanted returns the version that a client asks for.
+// wanted returns the version that a client requests.
 func (d *Desk) wanted(ctx context.Context, ask template.GetTask) (*version, error) {
 	if ask.SchemaID != "" {
 		v, err := d.version(ctx, ask.SchemaID)
@@ -81,7 +81,7 @@ func (d *Desk) scenarioList() string {
 	return b.String()
 }
 
-// explain returns the error about a schema_id as a client learns of it.
+// explain converts the error about a schema_id to the error that the client gets.
 func (d *Desk) explain(schemaID string, err error) error {
 	switch {
 	case err == nil:
@@ -101,8 +101,8 @@ func (d *Desk) list() (json.RawMessage, error) {
 	return json.Marshal(answer)
 }
 
-// hashOf identifies an answer by its content: without patches it is the hash of the template,
-// which [template.Listed] has, too.
+// hashOf returns the hash that identifies an answer by its content. For an answer without patches
+// it is the hash of the template, as in [template.Listed].
 func hashOf(answer template.GetResult) (string, error) {
 	if len(answer.Patches) == 0 {
 		return answer.Template.Hash(), nil

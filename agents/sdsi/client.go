@@ -18,19 +18,19 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A Client obtains templates from agents, and sends them what was filled in. A node whose
-// Verifier requires signatures takes no unsigned template (SDSI 7).
+// A Client requests templates from agents, and sends payloads that fill them. If the node's
+// Verifier requires signatures, the Client refuses an unsigned template (SDSI 7).
 type Client struct {
 	node *mesh.Node
 	now  func() time.Time
 
 	mu       sync.Mutex
 	known    map[question]*known
-	asking   map[*known]question // questions under way
+	asking   map[*known]question // requests that are not answered yet
 	contents map[content]string  // hashes
 }
 
-// question names a template that was asked for.
+// question identifies a requested template.
 type question struct{ entity, scenario, language string }
 
 // known is a template that a client remembers.
@@ -84,7 +84,7 @@ const fresh = 30 * time.Second
 // maxRemembered is how many templates a client remembers.
 const maxRemembered = 256
 
-// NewClient returns a client that asks in the name of the node's entity.
+// NewClient returns a client that sends as the node's entity.
 func NewClient(node *mesh.Node) *Client {
 	return &Client{node: node, now: time.Now, known: map[question]*known{}, asking: map[*known]question{}, contents: map[content]string{}}
 }
@@ -92,8 +92,8 @@ func NewClient(node *mesh.Node) *Client {
 // ErrNone is wrapped by the error about an agent that publishes no templates.
 var ErrNone = errors.New("the agent publishes no schema templates")
 
-// offers asks an agent whether it publishes templates. One that does not might take a
-// question for a template as a task for its model.
+// offers asks an agent whether it publishes templates. An agent that publishes none might give a
+// request for a template to its model as a task.
 func (c *Client) offers(ctx context.Context, entity string) error {
 	var can intents.CapabilityListResult
 	if _, err := c.query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{}, &can); err != nil {
@@ -118,9 +118,9 @@ func (c *Client) Scenarios(ctx context.Context, entity string) ([]template.Liste
 	return list.Scenarios, nil
 }
 
-// Template returns the current template of a scenario, with its patches, in the language
-// that fits best; scenario "" is the only one of the agent. A template that is known is
-// asked for again after half a minute, and sent only if it has changed. Do not change it.
+// Template returns the current template of a scenario, with its patches, in the language that fits
+// best; scenario "" means the agent's only scenario. A known template is requested again after half
+// a minute, and the agent sends it only if it has changed. The caller must not change the template.
 func (c *Client) Template(ctx context.Context, entity, scenario, language string) (*template.Template, error) {
 	q := question{entity, scenario, language}
 	c.mu.Lock()
@@ -143,7 +143,7 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	c.asking[next] = q
 	c.mu.Unlock()
 	got, _, err := c.get(ctx, entity, ask)
-	if err == nil && got.NotModified { // so there was one
+	if err == nil && got.NotModified { // so a template is known
 		next.answer = have.answer
 	} else {
 		next.answer = &answer{GetResult: got}
@@ -155,7 +155,7 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	return next.answer.template(c.now()), nil
 }
 
-// remember ends a question. err is its error, if it has one.
+// remember records the answer to a request; err is its error, or nil.
 func (c *Client) remember(q question, next *known, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,8 +170,8 @@ func (c *Client) remember(q question, next *known, err error) {
 	c.known[q] = next
 }
 
-// Get asks an agent for what [Client.Template] remembers: a template, with its patches beside
-// it. reply is what the agent has sent. The error of an agent that publishes none wraps
+// Get requests a template and its patches from an agent. Unlike [Client.Template] it always sends a
+// request. reply is the agent's reply. If the agent publishes no templates, the error wraps
 // [ErrNone].
 func (c *Client) Get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
 	if err := c.offers(ctx, entity); err != nil {
@@ -245,17 +245,17 @@ func (c *Client) Forget(entity string) {
 type ExchangeOptions struct {
 	// Durable sends the task over the durable lane.
 	Durable bool
-	// Refill, if set, makes the payload for the current version, if the agent does not know
-	// the one that was filled in. Default: the same values, if their keys have not changed.
+	// Refill, if set, makes a payload for the current version if the agent does not know the
+	// payload's version. Default: the same values, if their keys have not changed.
 	Refill func(context.Context, *template.Template) (template.Payload, error)
 }
 
-// Exchanged is the result of an exchange.
+// Exchanged is the outcome of [Client.Exchange].
 type Exchanged struct {
-	// Envelope is the result as it came.
+	// Envelope is the received result.
 	Envelope *envelope.Envelope
-	// Suggestion is what the agent has learned, nil if it says nothing: the client's next
-	// [Client.Template] has it.
+	// Suggestion is the patch that the agent suggests; nil if there is none. The next
+	// [Client.Template] includes it.
 	Suggestion *template.Patch
 }
 
@@ -289,7 +289,7 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 		Suggestion json.RawMessage `json:"schema_update_suggestion"`
 	}
 	if json.Unmarshal(reply.Payload, &said) == nil && len(said.Suggestion) > 0 {
-		// A suggestion that is no patch of the template is ignored: the result is valid without
+		// A suggestion that is not a patch of this template is ignored: the result is valid without
 		// it.
 		if patch, err := template.ParsePatch(said.Suggestion); err == nil && patch.ParentSchemaID == p.SchemaID {
 			out.Suggestion = patch
@@ -299,9 +299,9 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 	return out, nil
 }
 
-// holdsResponse holds the result of another agent, to which the exchange was delegated, to the
-// response schema of the template: that agent does not know it. Of an entity's own results
-// the [Desk] there has made sure.
+// holdsResponse validates the result of another agent, to which the exchange was delegated, against
+// the template's response schema, which that agent does not know. The entity's own [Desk] has
+// validated its own results.
 func (c *Client) holdsResponse(entity, schemaID string, reply *envelope.Envelope) error {
 	_, t := c.filledIn(entity, schemaID)
 	if t == nil || len(t.ResponseSchema) == 0 {

@@ -15,9 +15,9 @@ func isNotFound(err error) bool {
 	return errors.As(err, &e) && e.Code == envelope.CodeNotFound && e.FromPeer()
 }
 
-// renewed makes a payload for the current version of its template, after an exchange that
-// has ended with E_NOT_FOUND. That may be the agent's own error, about a flight: so the
-// agent is asked whether it knows the version.
+// renewed makes a payload for the current version of its template, after an exchange that ended
+// with E_NOT_FOUND. The error may be the application's own, for example about a flight, so renewed
+// asks the agent whether it knows the version.
 func (c *Client) renewed(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (template.Payload, bool) {
 	q, old := c.filledIn(entity, p.SchemaID)
 	if old == nil {
@@ -38,8 +38,7 @@ func (c *Client) renewed(ctx context.Context, entity string, p template.Payload,
 	return template.Payload{SchemaID: now.SchemaID, Payload: p.Payload}, sameMeaning(p.Payload, old, now)
 }
 
-// filledIn returns a template that the client remembers, by its schema_id, and how it was
-// asked for.
+// filledIn returns the remembered template with a schema_id, and the request that it answers.
 func (c *Client) filledIn(entity, schemaID string) (question, *template.Template) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,8 +50,8 @@ func (c *Client) filledIn(entity, schemaID string) (question, *template.Template
 	return question{}, nil
 }
 
-// sameMeaning reports whether a template has the keys of a payload as another one has them,
-// descriptions included, and takes the payload.
+// sameMeaning reports whether the payload's keys have the same definitions and descriptions in both
+// templates, and whether now accepts the payload.
 func sameMeaning(payload json.RawMessage, before, now *template.Template) bool {
 	var values map[string]json.RawMessage
 	if json.Unmarshal(payload, &values) != nil {

@@ -24,7 +24,7 @@ import (
 
 // DeskConfig says what a [Desk] serves.
 type DeskConfig struct {
-	// Entity is the agent's. Required.
+	// Entity is the agent's entity id. Required.
 	Entity string
 	// Templates are the versions that the agent serves. Of each scenario the last one, in
 	// natural order of schema_id (v9 before v10), is the current one. At least one.
@@ -38,7 +38,7 @@ type DeskConfig struct {
 	Meter metric.MeterProvider
 }
 
-// A Desk answers for the templates of one agent.
+// A Desk serves the templates of one agent.
 type Desk struct {
 	cfg      DeskConfig
 	log      *slog.Logger
@@ -47,27 +47,27 @@ type Desk struct {
 	io       string              // the intent of the agent's own io schemas; "": none
 	intents  *intents.Registry
 	versions atomic.Pointer[Versions]
-	learner  Learner // nil: nothing is learned
+	learner  Learner // nil: the desk learns nothing
 	tel      telemetry
 
 	mu     sync.Mutex
 	known  map[string]*version // by schema_id
 	forms  map[grown]*template.Form
-	warned map[string]bool // of withdrawn keys
+	warned map[string]bool // withdrawn keys that were logged as warnings
 }
 
 // A version is a template that is ready for use.
 type version struct {
 	*template.Template
 	form    *template.Form
-	handled string // the intent as which the handler does the tasks
+	handled string // the intent under which the handler gets the tasks
 	held    bool   // the values must also fit the agent's own input schema
 }
 
 // maxKnown is how many versions of other workers a desk remembers.
 const maxKnown = 256
 
-// NewDesk makes a desk, or returns all that is wrong with its templates.
+// NewDesk makes a desk, or returns all errors in its templates.
 func NewDesk(cfg DeskConfig) (*Desk, error) {
 	if len(cfg.Templates) == 0 {
 		return nil, errors.New("sdsi: a desk has at least one template")
@@ -109,8 +109,8 @@ func (d *Desk) ready(t *template.Template) (*version, error) {
 	return &version{Template: t, form: form, handled: handledAs(t.SchemaID)}, nil
 }
 
-// handledAs returns the intent as which a handler does the exchanges of a template. A
-// schema_id may have characters that an intent may not.
+// handledAs returns the intent under which a handler gets the exchanges of a template. A schema_id
+// may contain characters that an intent may not contain.
 func handledAs(schemaID string) string {
 	name := intents.Exchange + "." + schemaID
 	if intents.CheckName(name) == nil {
@@ -134,8 +134,8 @@ func (d *Desk) Current() []*template.Template {
 	return all
 }
 
-// Learn has a learner follow what clients put into "other" (SDSI 6.2). Call it before the
-// agent is served. Default: nothing is learned.
+// Learn sets the learner that gets the texts of "other" (SDSI 6.2). Call it before the agent is
+// served. Default: the desk learns nothing.
 func (d *Desk) Learn(l Learner) { d.learner = l }
 
 // Attach puts the desk in front of an agent's handler, and registers the intents of SDSI
@@ -163,7 +163,7 @@ func (d *Desk) Attach(a *mesh.Agent) error {
 	return nil
 }
 
-// register tells the agent's handler which results a version has.
+// register registers the response schema of a version with the agent.
 func (d *Desk) register(v *version) error {
 	if len(v.ResponseSchema) == 0 && d.io != "" {
 		v.handled, v.held = d.io, true
@@ -187,7 +187,7 @@ func (d *Desk) ofOwnSchema(t *template.Template) bool {
 	return err == nil && slices.EqualFunc(made.Keys, t.Keys, func(a, b template.Key) bool { return a.Name == b.Name && a.Property == b.Property })
 }
 
-// classify is [mesh.Agent].Classify of an agent that has a desk.
+// classify is the [mesh.Agent].Classify of an agent with a desk.
 func classify(e *envelope.Envelope) (intent string, atOnce bool) {
 	intent = e.Intent
 	switch {
@@ -202,7 +202,7 @@ func classify(e *envelope.Envelope) (intent string, atOnce bool) {
 	return intent, false
 }
 
-// handle answers what is SDSI's, and leaves the rest to the agent.
+// handle answers tasks of SDSI, and passes all others to the agent's handler.
 func (d *Desk) handle(ctx context.Context, t *mesh.Task, next mesh.Handler) (json.RawMessage, error) {
 	intent, payload := t.Intent(), t.Envelope.Payload
 	if t.Envelope.Intent != intent {

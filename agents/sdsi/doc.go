@@ -1,29 +1,29 @@
-// Package sdsi lets agents agree on a schema before they talk: Structured Data Schema
-// Interaction over the mesh. Package intents/template has the templates and their rules;
-// this package has the two sides of the wire.
+// Package sdsi implements Structured Data Schema Interaction over the mesh: agents agree on a
+// schema before they exchange data. Package intents/template has the templates and their rules;
+// this package has the agent's and the client's side of the protocol.
 //
 // # The agent's side
 //
-// A [Desk] has an agent's templates. [Desk.Attach] puts it in front of the agent's handler:
+// A [Desk] serves an agent's templates. [Desk.Attach] puts it in front of the agent's handler:
 //
 //	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.flights", Templates: templates})
 //	err = desk.Attach(&agent.Agent)
 //
-// From then on the agent answers sdsi.schema.get and sdsi.schema.list at once, also if all
-// its places are taken, and does sdsi.exchange on both lanes: the payload is checked against
-// the version that it names, its defaults are filled in, and the handler gets the values as
-// [mesh.Task.Input]. No model is asked for that. The result is held to the template's
-// response schema. The draft's own forms, {"method":"get_schema_template",…} and
-// {"schema_id":…,"payload":…}, mean the same in a task of any intent, and in plain text.
+// From then on the agent answers sdsi.schema.get and sdsi.schema.list at once, even if all its
+// places are taken, and accepts sdsi.exchange on both lanes. For an exchange, the desk checks the
+// payload against the version that it names, fills in defaults, passes the values to the handler as
+// [mesh.Task.Input], and validates the result against the template's response schema. None of this
+// needs a model. The draft's own forms, {"method":"get_schema_template",…} and
+// {"schema_id":…,"payload":…}, have the same effect in a task of any intent, and in plain text.
 //
-// Any worker of the agent answers any request: with [Versions] it also knows the templates
-// that other workers have published. A schema_id that means something else there already
-// is refused ([ErrTaken]), because a version never changes.
+// Every worker of the agent can answer every request: with [Versions] it also knows the templates
+// that other workers have published. A desk refuses to publish a schema_id that already has another
+// content there ([ErrTaken]), because a version never changes.
 //
-// What a client has put into the key "other" is a stranger's text. A handler finds it in
-// its input; an agent's model gets it apart from the rest ([Others]), marked as data.
+// The texts of the key "other" come from a client and are untrusted. A handler finds them in its
+// input. An agent's model gets them separately ([Others]), marked as data.
 //
 // # Concurrency
 //
-// Any number of goroutines may use everything here at once.
+// Everything in this package is safe for concurrent use.
 package sdsi

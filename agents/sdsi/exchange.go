@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// exchange does a structured payload's task (SDSI 3.2, steps 4 and 5). It may be called
-// again for a durable run that continues: it changes nothing but the task's input.
+// exchange handles the task of a structured payload (SDSI 3.2, steps 4 and 5). It is called again
+// for a durable run that continues, and changes only the task's input.
 func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessage, next mesh.Handler) (json.RawMessage, error) {
 	sent, err := template.ParsePayload(payload)
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		d.log.Log(ctx, d.levelOf(v, filled), "a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", filled.Warnings)
 	}
 	input, others, err := learned.input(filled.Values, filled.Other)
-	if err != nil { // a bad default, which the client has not sent, does not refuse the values that it has sent
+	if err != nil { // an invalid default is not the client's fault: only its own values count
 		if names := learned.form().Defaults(sent.Payload); len(names) > 0 {
 			if bare, besides, misfit := learned.input(template.Without(filled.Values, names...), filled.Other); misfit == nil {
 				input, others, err = bare, besides, nil
@@ -53,7 +53,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	if err := d.intents.Validate(v.handled, intents.Result, result); errors.As(err, &misfit) {
 		return nil, envelope.Errorf(envelope.CodeOutputSchema, "%s", misfit.Error())
 	}
-	if stored != nil { // a result says that the agent has got everything
+	if stored != nil { // a result confirms that the agent has stored everything
 		select {
 		case <-stored:
 		case <-ctx.Done():
@@ -100,7 +100,7 @@ func (d *Desk) misfit(values json.RawMessage) *intents.ValidationError {
 
 type wishesKey struct{}
 
-// wishes are what a payload has beside the keys that the agent was written for.
+// wishes are the texts of "other" and the learned keys of a payload.
 type wishes struct {
 	others  []string
 	learned []LearnedValue
@@ -113,22 +113,23 @@ func withWishes(ctx context.Context, others []string, learned []LearnedValue) co
 	return context.WithValue(ctx, wishesKey{}, wishes{others, learned})
 }
 
-// Others returns, for a handler of an exchange, the texts of the key "other": the words of
-// a stranger that fit no key. A handler that asks a model marks them as data.
+// Others returns, for a handler of an exchange, the texts of the key "other": words of the client
+// that fit no key. They are untrusted: a handler that passes them to a model must mark them as
+// data.
 func Others(ctx context.Context) []string {
 	w, _ := ctx.Value(wishesKey{}).(wishes)
 	return w.others
 }
 
-// A LearnedValue is the value of a key that has come of learning.
+// A LearnedValue is the value of a learned key.
 type LearnedValue struct {
 	Key   template.Key
 	Value json.RawMessage
 }
 
-// Learned returns, for a handler of an exchange, the values of keys that have come of
-// learning, in the order of the template. They are members of the input, too; a handler
-// that was written before those keys came would not see them there.
+// Learned returns, for a handler of an exchange, the values of learned keys, in the order of the
+// template. The input contains them, too, but a handler that does not know these keys finds them
+// only here.
 func Learned(ctx context.Context) []LearnedValue {
 	w, _ := ctx.Value(wishesKey{}).(wishes)
 	return w.learned

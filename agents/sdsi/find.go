@@ -19,32 +19,33 @@ import (
 // An Offer is one scenario of one agent.
 type Offer struct {
 	Entity  string `json:"entity"`
-	Workers int    `json:"workers"` // that have answered
+	Workers int    `json:"workers"` // number of workers that answered
 	template.Listed
 }
 
-// ErrNotOffered is wrapped by the error about a scenario that no answering agent has, and
-// about an agent that does not answer or has no templates.
+// ErrNotOffered is wrapped by the error for a scenario that no answering agent offers, and for an
+// agent that does not answer or has no templates.
 var ErrNotOffered = errors.New("no agent that answers offers it")
 
-// notOfferedError is an ErrNotOffered that says who has what instead.
+// notOfferedError is an ErrNotOffered whose text lists the offers that exist.
 type notOfferedError string
 
 func (e notOfferedError) Error() string        { return string(e) }
 func (e notOfferedError) Is(target error) bool { return target == ErrNotOffered }
 
 // Find returns the offers of agents that answer within wait, ordered by scenario: of one entity or
-// of all (""), for one scenario or for all (""). It asks the agents whose NATS micro metadata
-// lists templates. If a scenario or an entity is named and no offer matches, the error wraps
-// [ErrNotOffered] (SDSI 3.2). To look for one entity needs the permissions of its senders, to look
-// for all those of a viewer; an error about them wraps [nats.ErrPermissionViolation].
+// of all (""), for one scenario or for all (""). It asks the agents whose NATS micro metadata lists
+// templates. If a scenario or an entity is named and no offer matches, the error wraps
+// [ErrNotOffered] (SDSI 3.2). A search for one entity needs the permissions of its senders, a
+// search for all entities those of a viewer; without them the error wraps
+// [nats.ErrPermissionViolation].
 func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Duration) ([]Offer, error) {
 	found, err := c.discover(ctx, entity, wait)
 	if err != nil {
 		return nil, err
 	}
 	workers := map[string]int{}
-	var others []string // scenarios that there are instead
+	var others []string // other scenarios that are offered
 	for _, i := range found {
 		names := i.Info.Metadata[mesh.MetaScenarios]
 		switch {

@@ -15,51 +15,51 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A Learner follows what clients put into the key "other", and has the keys that come of it
-// (SDSI 6.2). Package learn has one. Many goroutines may use one at once.
+// A Learner collects the texts of the key "other", and provides the keys that are learned from them
+// (SDSI 6.2). Package learn implements it. Implementations must be safe for concurrent use.
 type Learner interface {
 	// View returns the learned keys for a client in a scenario, the cohort of the view, and the
-	// client's name in it. nil: nothing was learned.
+	// client's name in the pool. A nil view means that nothing was learned.
 	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, cohort, client string)
-	// Observe takes what one payload tells. Its done is closed when that is stored, or
-	// cannot be.
+	// Observe records one payload. done is closed when the payload is stored, or when the learner
+	// stops waiting for that; nil: there is nothing to wait for.
 	Observe(scenario string, from Sender, seen Seen) (done <-chan struct{})
-	// Told notes that a client was told of keys.
+	// Told records that a client has received keys.
 	Told(scenario string, from Sender, keys []string)
 }
 
-// A Sender is who has sent a payload.
+// A Sender is the sender of a payload.
 type Sender struct {
 	Entity   string
-	Verified bool // by its signature; otherwise Entity proves nothing
+	Verified bool // by a signature; otherwise Entity is only the sender's claim
 }
 
 func senderOf(t *mesh.Task) Sender { return Sender{t.Envelope.From, t.KeyID != ""} }
 
-// Seen is what one payload tells.
+// Seen is the part of one payload that a learner gets.
 type Seen struct {
 	ID      string   // of the task
 	Others  []string // the texts of "other"
 	Keys    []evolve.Use
 	Refused bool
-	// Values and Fragments of the keys on trial that the payload has, with the words that
-	// the client has made the values of.
+	// Values and Fragments have the payload's values of keys on trial, and the words from which the
+	// client has made them.
 	Values    map[string]json.RawMessage
 	Fragments map[string]string
 }
 
-// grown identifies the form of a template with its patches.
+// grown identifies the form of a template with patches.
 type grown struct {
 	schemaID   string
-	cohort     string // generations are of one pool
+	cohort     string // each pool has its own generations
 	generation uint64
 	client     string // "" for a client without keys of its own
 }
 
-// maxForms is how many of them a desk keeps.
+// maxForms bounds the forms that a desk keeps.
 const maxForms = 128
 
-// learned is what was learned of a scenario, for one client.
+// learned is what the desk has learned about a scenario, as one client sees it.
 type learned struct {
 	desk   *Desk
 	v      *version
@@ -77,7 +77,7 @@ func (d *Desk) learned(ctx context.Context, v *version, from Sender) learned {
 	return l
 }
 
-// patches returns what is to be told beside a template.
+// patches returns the patches to send with a template.
 func (l *learned) patches(t *template.Template) []template.Patch {
 	if l.view == nil {
 		return nil
@@ -85,7 +85,7 @@ func (l *learned) patches(t *template.Template) []template.Patch {
 	return l.view.Patches(t, l.client, time.Now())
 }
 
-// told notes that the client was told.
+// told records that the client has received patches.
 func (l *learned) told(patches []template.Patch) {
 	if len(patches) == 0 {
 		return
@@ -99,8 +99,8 @@ func (l *learned) told(patches []template.Patch) {
 	l.desk.learner.Told(l.v.Scenario, l.from, keys)
 }
 
-// form returns the form of the version with the patches and the withdrawn keys. Patches that
-// have expired are in it: their keys are accepted until the pool withdraws them.
+// form returns the form of the version with its patches and withdrawn keys. It includes expired
+// patches: their keys are accepted until the pool withdraws them.
 func (l *learned) form() *template.Form {
 	if l.view == nil || l.view.Empty() {
 		return l.v.form
@@ -117,7 +117,7 @@ func (l *learned) form() *template.Form {
 		return f
 	}
 	f, err := template.NewForm(l.patched(), template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
-	if err != nil { // clients of the template itself are served as ever
+	if err != nil { // serve clients with the template itself
 		l.unfit(err)
 		f = l.v.form
 	}
@@ -161,7 +161,7 @@ func (l *learned) unfit(err error) {
 	l.desk.log.Error("what was learned does not fit the template", "scenario", l.v.Scenario, "schema_id", l.v.SchemaID, "err", err)
 }
 
-// observe tells the learner of a payload that was checked, err says how.
+// observe passes a checked payload to the learner; err is the result of the check.
 func (l *learned) observe(id string, sent *template.Payload, filled *template.Filled, err error) (done <-chan struct{}) {
 	if l.view == nil || sent.NoUpdates {
 		return nil
@@ -200,8 +200,8 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 	return l.desk.learner.Observe(l.v.Scenario, l.from, seen)
 }
 
-// suggest adds to a result what was learned (SDSI 6.2.2), for a client that has put
-// something into "other". The result stays as it is if that is not possible.
+// suggest adds a patch with the learned keys to a result (SDSI 6.2.2), for a client that has put
+// something into "other". It returns the result unchanged if that is not possible.
 func (l *learned) suggest(sent *template.Payload, filled *template.Filled, result json.RawMessage) json.RawMessage {
 	if l.view == nil || sent.NoUpdates || len(filled.Other) == 0 || len(result) < 2 || result[0] != '{' {
 		return result
@@ -210,8 +210,8 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if len(patches) == 0 {
 		return result
 	}
-	// If one patch cannot have all keys, it has the newest; the client gets the others with the
-	// template.
+	// If there are too many keys for one patch, it has the newest ones; the client gets the others
+	// with the template.
 	patches = patches[max(0, len(patches)-template.MaxPatchKeys):]
 	all, err := template.Merge(patches...)
 	if err != nil {
@@ -223,7 +223,7 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(result, &members) != nil || members[template.SuggestionMember] != nil {
-		return result // the agent says so itself
+		return result // the agent has added a suggestion of its own
 	}
 	l.told(patches)
 	separator := ","
@@ -239,8 +239,8 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	return append(append(out, raw...), '}')
 }
 
-// news leaves out the keys that the payload has, and those that will be withdrawn: a client
-// learns of these when it asks for the template.
+// news removes the patches of keys that the payload has, and of deprecated keys: a client gets
+// these when it requests the template.
 func news(patches []template.Patch, sent *template.Payload) []template.Patch {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(sent.Payload, &members) // Check has read it
@@ -249,11 +249,11 @@ func news(patches []template.Patch, sent *template.Payload) []template.Patch {
 	})
 }
 
-// maxWithSuggestion is how large a result may be with a suggestion: it must fit a message.
+// maxWithSuggestion bounds, in bytes, a result with a suggestion, which must fit into one message.
 const maxWithSuggestion = 512 << 10
 
-// besides moves the values of learned keys that the agent's own schema has no room for into
-// the texts of "other".
+// besides moves the values of learned keys that the agent's own schema does not allow to the texts
+// of "other".
 func (l *learned) besides(values json.RawMessage, others []string) (json.RawMessage, []string) {
 	if l.view == nil || l.view.Empty() || !l.v.held {
 		return values, others

@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// Filler is an agent's model as a [template.Model]: it asks for structured output by the
+// Filler adapts an agent's model to a [template.Model]: it requests structured output by the
 // prompt's JSON Schema.
 type Filler struct {
 	Model model.Model

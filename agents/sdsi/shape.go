@@ -12,10 +12,10 @@ import (
 // shapeTimeout bounds how long one agent's work waits for the template of the next one.
 const shapeTimeout = 2 * time.Second
 
-// Shape puts an object that one agent has made into the form of another agent's template,
-// so that the other one checks it instead of reading it as prose. It reports false if the
-// agent has no template, or has several, and if the object does not fit: it then goes on as
-// it is. What the template has no key for goes into "other".
+// Shape makes a payload for another agent's template from an object that one agent has made, so
+// that the other agent checks it and need not read it as text. Members without a key in the
+// template go into "other". ok is false if the agent has no template or several, or if the object
+// does not fit: it is then passed on unchanged.
 func (c *Client) Shape(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(made, &members) != nil || len(members) == 0 {
@@ -33,7 +33,7 @@ func (c *Client) Shape(ctx context.Context, entity string, made json.RawMessage)
 			known++
 		}
 	}
-	// An object that has none of the keys is about something else.
+	// An object with few of the keys is about something else.
 	if known == 0 || known*2 < len(members) {
 		return "", nil, false
 	}

@@ -13,7 +13,7 @@ import (
 // scope names this package to OpenTelemetry.
 const scope = "github.com/aeemesh/aeemesh/agents/sdsi"
 
-// telemetry counts what clients send. The zero value counts nothing.
+// telemetry counts the payloads of clients. The zero value counts nothing.
 type telemetry struct {
 	payloads metric.Int64Counter
 	others   metric.Int64Counter
@@ -33,7 +33,7 @@ func newTelemetry(mp metric.MeterProvider) (telemetry, error) {
 	return tel, errors.Join(errs[:]...)
 }
 
-// checked counts a payload that was checked by v, err says how.
+// checked counts a payload that was checked against v; err is the result of the check.
 func (tel *telemetry) checked(entity string, v *version, filled *template.Filled, err error) {
 	if tel.payloads == nil {
 		return

@@ -12,15 +12,15 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// ErrTaken is wrapped by the error about a schema_id that has another content already. A
-// changed template needs a new schema_id.
+// ErrTaken is wrapped by the error for a schema_id that already has another content. A changed
+// template needs a new schema_id.
 var ErrTaken = errors.New("this schema_id has another content already; a changed template needs a new one")
 
-// errUnknown is the error about a schema_id that no worker has published.
+// errUnknown is the error for a schema_id that no worker has published.
 var errUnknown = errors.New("no such schema_id")
 
-// Versions stores the templates of agents for all their workers: [jetstream.Templates]. A
-// version is written once. Many goroutines may use one at once.
+// Versions stores the templates of agents for all their workers; [jetstream.Templates] implements
+// it. A version is written once. Implementations must be safe for concurrent use.
 type Versions interface {
 	// Create stores a version, or fails with [jetstream.ErrExists].
 	Create(ctx context.Context, entity, schemaID string, template []byte) error
@@ -28,8 +28,8 @@ type Versions interface {
 	Get(ctx context.Context, entity, schemaID string) ([]byte, error)
 }
 
-// Use gives the desk the templates of all workers of the mesh. Without, or with nil, the
-// desk knows its own templates only.
+// Use sets the store with the templates of all workers of the mesh. Without it, or with nil, the
+// desk knows only its own templates.
 func (d *Desk) Use(v Versions) {
 	if v == nil {
 		d.versions.Store(nil)
@@ -38,13 +38,13 @@ func (d *Desk) Use(v Versions) {
 	d.versions.Store(&v)
 }
 
-// Topic is the topic of the bus for the events about an entity's templates:
-// bus.sdsi.agent.flights.
+// Topic returns the topic of the events about an entity's templates: sdsi.agent.flights, on the
+// subject bus.sdsi.agent.flights.
 func Topic(entity string) string { return "sdsi." + entity }
 
-// Publish stores the desk's templates where all workers find them, and returns those that
-// are new to the mesh. An error that wraps [ErrTaken] is final; after any other it may be
-// called again. Before [Desk.Use] it does nothing.
+// Publish stores the desk's templates for all workers, and returns those that are new to the mesh.
+// An error that wraps [ErrTaken] is final; after any other error the caller may retry. Before
+// [Desk.Use] it does nothing.
 func (d *Desk) Publish(ctx context.Context) (added []*template.Template, err error) {
 	store := d.versions.Load()
 	if store == nil {
@@ -81,7 +81,7 @@ func (d *Desk) publish(ctx context.Context, store Versions, t *template.Template
 	return false, err
 }
 
-// version returns a version of this worker, or of another one.
+// version returns a version that this worker or another one has published.
 func (d *Desk) version(ctx context.Context, schemaID string) (*version, error) {
 	d.mu.Lock()
 	v := d.known[schemaID]

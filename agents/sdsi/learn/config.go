@@ -26,60 +26,61 @@ type Pools interface {
 
 // Config configures a [Learner]. Entity, Templates, Pools and Embedder are required.
 type Config struct {
-	// Entity is the agent's.
+	// Entity is the agent's entity id.
 	Entity string
-	// Templates are the current ones, of which keys are no news.
+	// Templates are the agent's current templates. Their keys are not learned again.
 	Templates []*template.Template
 	// Pools stores what was learned. [Learner.Use] can set it later.
 	Pools    Pools
 	Embedder embedding.Embedder
-	// Rules are the numbers of SDSI 6.2.
+	// Rules are the thresholds and limits of SDSI 6.2.
 	Rules evolve.Config
-	// Induce makes a key of a cluster. Default: [evolve.Rules].
+	// Induce makes a key from a cluster. Default: [evolve.Rules].
 	Induce func(ctx context.Context, c evolve.Cluster, t *template.Template) (template.Key, error)
-	// Judge says whether a value is what a client's words mean. sure is false if it cannot
-	// tell. Default: the words are compared with those that the key was made of, by the
-	// embedder.
+	// Judge reports whether a value is what the client's words mean. sure is false if it cannot
+	// decide. Default: the embedder compares the client's words with the words that the key was
+	// made from.
 	Judge func(ctx context.Context, j Judgement) (aligned, sure bool, err error)
 	// Sensitive says which keys wait for an operator. Default: the built-in words.
 	Sensitive evolve.Sensitive
 	// Classify returns why a key waits for an operator, or "" if it does not. It is called
 	// for keys that Sensitive lets pass. Default nil: Sensitive alone decides.
 	Classify func(ctx context.Context, k template.Key) (why string, err error)
-	// Scrub removes personal data from a text before it is embedded or stored; keep is
-	// false for a text of which nothing may be stored. Default: [Scrub].
+	// Scrub removes personal data from a text before it is embedded or stored; keep is false if
+	// nothing of the text may be stored. Default: [Scrub].
 	Scrub func(text string) (clean string, keep bool)
-	// Exclude reports senders from whom nothing is learned. Default: none.
+	// Exclude reports whether the learner must learn nothing from a sender. Default: it learns from
+	// all senders.
 	Exclude func(entity string) bool
-	// Cohort returns the group of senders that shares a pool. Default: all share one.
+	// Cohort returns the cohort of a sender. Each cohort has a pool of its own. Default: all
+	// senders share one pool.
 	Cohort func(entity string) string
-	// Cohorts are the values of Cohort beside "".
+	// Cohorts are the possible values of Cohort, except "".
 	Cohorts []string
-	// Unsigned counts senders that do not sign by the names that they state. Without, all of
-	// them are one client. Default false.
+	// Unsigned counts senders that do not sign separately, by the names that they claim. If it is
+	// false, all of them together count as one client. Default false.
 	Unsigned bool
 	// Tell publishes an event about a scenario. Default: it is logged only.
 	Tell func(scenario, cohort string, e evolve.Event) error
 
-	// Patience is how long a result waits for the store. Default 2 seconds.
+	// Patience is how long the result of an exchange waits for the store. Default 2 seconds.
 	Patience time.Duration
-	// Interval is how often a worker looks after the pools. Default 15 seconds.
+	// Interval is how often a worker updates its pools. Default 15 seconds.
 	Interval time.Duration
-	// Logger gets what happens. Default: none.
+	// Logger gets log messages. Default: none.
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// A Judgement asks whether a value is what a client's words mean.
+// A Judgement is the question whether a value is what a client's words mean.
 type Judgement struct {
 	Key      template.Key
 	Value    json.RawMessage
 	Fragment string // the client's words
 }
 
-// WithDefaults returns the configuration with the defaults filled in, or all that is wrong
-// with its rules.
+// WithDefaults returns the configuration with the defaults filled in, or all errors in its rules.
 func (c Config) WithDefaults() (Config, error) {
 	rules, err := c.Rules.WithDefaults()
 	if err != nil {
@@ -117,7 +118,7 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// Candidate makes a key of a cluster, and returns why the key must wait for an operator; "": it
+// Candidate makes a key from a cluster, and returns why the key must wait for an operator; "" if it
 // need not. If the key only refines the description of a key of the template, that key is checked,
 // too: a change of a security-relevant key needs an authorization (SDSI 7). The configuration must
 // have its defaults.
@@ -134,7 +135,7 @@ func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *templ
 	return k, why, nil
 }
 
-// sensitive returns why a key is security-relevant; "": it is not.
+// sensitive returns why a key is security-relevant; "" if it is not.
 func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.Cluster) string {
 	if why := c.Sensitive.Why(k, cluster); why != "" {
 		return why
@@ -144,12 +145,12 @@ func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.C
 	}
 	why, err := c.Classify(ctx, k)
 	if err != nil {
-		why = "it could not be classified" // so an operator decides
+		why = "it could not be classified" // an operator decides
 	}
 	return why
 }
 
-// New returns a learner, or what is wrong with its configuration.
+// New returns a learner, or the errors in its configuration.
 func New(cfg Config) (*Learner, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -163,7 +164,7 @@ func New(cfg Config) (*Learner, error) {
 		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
 			id := poolID{t.Scenario, cohort}
 			if p := l.pools[id]; p != nil {
-				p.template = t // the later one is the current one
+				p.template = t // the last template of a scenario is the current one
 				continue
 			}
 			l.pools[id] = &pool{learner: l, id: id, template: t}

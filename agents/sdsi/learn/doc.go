@@ -1,6 +1,6 @@
-// Package learn follows what clients put into the key "other" of an agent's schema
-// templates, and lets keys come of it (SDSI 6.2). Package intents/template/evolve has the
-// rules; this package embeds texts, stores the pools in JetStream and makes keys with the
+// Package learn collects the texts that clients put into the key "other" of an agent's schema
+// templates, and makes new keys from them (SDSI 6.2). Package intents/template/evolve has the
+// rules. This package embeds the texts, stores the pools in JetStream, and makes keys with the
 // agent's model or by rules.
 //
 //	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.flights", Templates: templates})
@@ -10,15 +10,15 @@
 //
 // # Several workers, one pool
 //
-// The workers of an agent share a pool for each scenario (and cohort). Each change is a
-// compare-and-swap of the pool; one that meets another's change is made again on what is
-// there now. So each step of a key's life happens once. Payloads that arrive while a swap is
-// under way are put into the next one together.
+// The workers of an agent share one pool for each scenario and cohort. Each change is a
+// compare-and-swap of the pool. If another worker has changed the pool meanwhile, the change is
+// applied again to the new state. So each step of a key's life happens once. Payloads that arrive
+// during a swap are stored together by the next one.
 //
-// The result of an exchange waits until what the client has put into "other" is stored: a
-// worker that is killed loses nothing that it has answered for. If the store does not
-// answer within [Config.Patience], the result does not wait any longer, and the worker tries
-// again. What is only counted (payloads without a learned key) is stored within a second.
+// The result of an exchange is sent after the texts of "other" are stored, so a worker that is
+// killed loses no text of an exchange that it has answered. If the store does not answer within
+// [Config.Patience], the result is sent anyway, and the worker retries. Payloads that are only
+// counted, because they have no learned key, are stored within a second.
 //
 // # Personal data
 //

@@ -17,13 +17,13 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// A Learner looks after the pools of one agent. Many goroutines may use one at once.
+// A Learner manages the pools of one agent. It is safe for concurrent use.
 type Learner struct {
 	cfg     Config
 	store   atomic.Pointer[Pools]
 	pools   map[poolID]*pool
 	judging chan judging
-	kick    chan struct{} // there is a ripe cluster
+	kick    chan struct{} // signals a ripe cluster
 }
 
 // A poolID names a pool of an agent.
@@ -34,10 +34,10 @@ func PoolID(scenario, cohort string) string {
 	if cohort == "" {
 		return scenario
 	}
-	return scenario + "\n" + cohort // no scenario has a line break
+	return scenario + "\n" + cohort // scenarios contain no line breaks
 }
 
-// Use gives the learner the store. Before, it learns nothing.
+// Use sets the store. Before that the learner learns nothing.
 func (l *Learner) Use(p Pools) { l.store.Store(&p) }
 
 // client returns the name of a sender in a pool, and whether the pool may learn from it.
@@ -119,15 +119,16 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		defer cancel()
 		if err := l.embed(ctx, o.Fragments); err != nil {
 			p.log().Warn("texts of other are not learned from", "err", err)
-			o.Fragments = nil // the rest is counted
+			o.Fragments = nil // the payload is still counted
 		}
 		p.submit(c)
 	}()
 	return p.patient(c.done)
 }
 
-// clean returns what may be stored of a text. The whole text is scrubbed and then cut, because
-// half an address is not recognized. If the text was already cut, its last word is removed.
+// clean returns the part of a text that may be stored. It scrubs the whole text and then truncates
+// it, because Scrub does not recognize half an address. If the text was truncated before, clean
+// removes its last word.
 func (l *Learner) clean(text string) (clean string, keep bool) {
 	if strings.HasSuffix(text, "…") {
 		text = text[:strings.LastIndexByte(text, ' ')+1]
@@ -137,7 +138,7 @@ func (l *Learner) clean(text string) (clean string, keep bool) {
 	return clip.Text(clean, evolve.MaxFragmentBytes), keep
 }
 
-// patient returns a channel that closes with done, or when a result must not wait longer.
+// patient returns a channel that closes when done closes, or after [Config.Patience].
 func (p *pool) patient(done <-chan struct{}) <-chan struct{} {
 	either := make(chan struct{})
 	go func() {
@@ -171,8 +172,8 @@ func (l *Learner) embed(ctx context.Context, fragments []evolve.Fragment) error 
 	return nil
 }
 
-// Run looks after the pools until ctx ends: it makes keys of ripe clusters, moves keys on,
-// publishes events, and judges values. Several workers may run at once.
+// Run manages the pools until ctx ends: it makes keys from ripe clusters, advances the states of
+// keys, publishes events, and judges values. Several workers may run at the same time.
 func (l *Learner) Run(ctx context.Context) {
 	var wait sync.WaitGroup
 	wait.Go(func() { l.judgeAll(ctx) })

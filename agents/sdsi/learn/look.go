@@ -14,14 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// lookAfter moves the keys of a pool on, makes keys of its ripe clusters, and publishes its
-// events.
+// lookAfter advances the states of a pool's keys, makes keys from its ripe clusters, and publishes
+// its events.
 func (p *pool) lookAfter(ctx context.Context) {
 	if p.learner.store.Load() == nil {
 		return
 	}
 	var ripe []evolve.Cluster
-	var late atomic.Bool // lookAfter has given up: apply must claim no cluster
+	var late atomic.Bool // lookAfter has returned: apply must not claim a cluster
 	err := p.try(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
 		if late.Load() {
 			return false
@@ -55,13 +55,13 @@ func (p *pool) lookAfter(ctx context.Context) {
 			level("no key comes of a cluster for now", "cluster", c.ID, "err", err)
 		}
 		if errors.Is(err, errLate) {
-			return // the others would cost calls of models, for nothing
+			return // calls of a model for the others would be wasted
 		}
 	}
 	p.tell(ctx)
 }
 
-// propose makes a key of a cluster.
+// propose makes a key from a cluster, and proposes it to the pool.
 func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 	cfg := p.learner.cfg
 	ctx, cancel := context.WithTimeout(ctx, claimFor/2)
@@ -80,8 +80,8 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 	return failed
 }
 
-// tell publishes the events that no worker has published. If a worker dies before it has
-// stored that, an event is published twice, with the same Event.Number.
+// tell publishes the events that no worker has published yet. If a worker dies before it has stored
+// how far it came, an event is published twice, with the same Event.Number.
 func (p *pool) tell(ctx context.Context) {
 	var events []evolve.Event
 	if p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { events = e.Untold(); return false }}) != nil {
@@ -108,7 +108,7 @@ func (p *pool) tell(ctx context.Context) {
 		told = e.Number
 	}
 	if told > 0 {
-		_ = p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }}) // otherwise they are reported again
+		_ = p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }}) // if this fails, the events are published again
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen
 	}
 }
 
-// maxSamplers is how many keys a pool samples values of: more than it has on trial.
+// maxSamplers bounds the keys whose values a pool samples. It is more than the pool has on trial.
 const maxSamplers = 256
 
 // sampled reports whether a value of a client is to be judged; p.mu is held.
@@ -179,12 +179,12 @@ func (l *Learner) judgeAll(ctx context.Context) {
 	}
 }
 
-// Alike is the similarity from which on words mean what a key was made of. It is lower than
-// that of a cluster: the key's description has other words, too.
+// Alike is the least similarity at which words count as the meaning of a key. It is lower than that
+// of a cluster, because the key's description contains other words, too.
 const Alike = 0.5
 
-// compareWith judges values without a model: the client's words are compared with what the
-// key was made of. It is sure of booleans and of texts; numbers must be in the words.
+// compareWith returns a judge that needs no model: it compares the client's words with those that
+// the key was made from. It is sure of booleans and of texts; a number must be among the words.
 func compareWith(e embedding.Embedder) func(context.Context, Judgement) (aligned, sure bool, err error) {
 	return func(ctx context.Context, j Judgement) (aligned, sure bool, err error) {
 		examples := ExamplesIn(j.Key.Description)
@@ -203,7 +203,8 @@ func compareWith(e embedding.Embedder) func(context.Context, Judgement) (aligned
 	}
 }
 
-// stands reports whether a value can come of words: a number has to be among them.
+// stands reports whether a value can come from words. If the words have digits, a number must be
+// one of them; false never can.
 func stands(value json.RawMessage, typ template.Type, fragment string) bool {
 	if typ != template.Integer && typ != template.Number {
 		return string(value) != "false" || typ != template.Boolean
@@ -216,7 +217,7 @@ func stands(value json.RawMessage, typ template.Type, fragment string) bool {
 		}
 		hasDigits = hasDigits || w.Text[0] >= '0' && w.Text[0] <= '9'
 	}
-	return !hasDigits // "two": a model has understood it
+	return !hasDigits // a model may have read a word such as "two" as a number
 }
 
 // ExamplesIn returns the quoted words of a description's mapping examples.

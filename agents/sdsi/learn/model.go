@@ -11,14 +11,14 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// With lets a model make keys, judge values and classify keys (SDSI 6.2.2, 6.2.3): it sets
-// Induce, Judge and Classify. What clients have said is data in the prompt, and has only
-// words that several of them have said.
+// With sets Induce, Judge and Classify, so that a model makes keys, judges values and classifies
+// keys (SDSI 6.2.2, 6.2.3). The prompt marks the texts of clients as data, and contains only words
+// that several clients have used.
 func (c *Config) With(m template.Model) {
 	c.Induce, c.Judge, c.Classify = induceWith(m), judgeWith(m), classifyWith(m)
 }
 
-// ask asks a model for one JSON object.
+// ask requests one JSON object from a model.
 func ask(ctx context.Context, m template.Model, instructions, schema string, about, out any) error {
 	data, err := json.Marshal(about)
 	if err != nil {
@@ -71,7 +71,7 @@ func induceWith(m template.Model) func(context.Context, evolve.Cluster, *templat
 	}
 }
 
-// oneLine makes one line of a text, without what readers do not see.
+// oneLine joins a text into one line, and removes invisible characters.
 func oneLine(s string) string {
 	return clip.Text(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' }), " "), 600)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// OptOuts are the clients from whom an agent learns nothing, in no scenario: what
-// [jetstream.Pools] stores for the agent. The nil list is empty.
+// OptOuts lists the clients from whom an agent learns nothing, in any scenario. [jetstream.Pools]
+// stores the list of each agent. The nil list is empty.
 type OptOuts struct {
 	Version int      `json:"version"`
 	Clients []string `json:"clients"` // entities, sorted
@@ -17,7 +17,7 @@ type OptOuts struct {
 // MaxOptOuts is how many clients can opt out of one agent's learning.
 const MaxOptOuts = 10_000
 
-// ReadOptOuts reads what [OptOuts.Encode] has written; nil is the empty list.
+// ReadOptOuts decodes a list that [OptOuts.Encode] has written; nil is the empty list.
 func ReadOptOuts(raw []byte) (*OptOuts, error) {
 	o := &OptOuts{Version: 1}
 	if raw == nil {
@@ -43,7 +43,7 @@ func (o *OptOuts) Has(client string) bool {
 	return there
 }
 
-// Set notes that a client opts out, or in again. It reports whether that is news.
+// Set records that a client opts out, or in again. It reports whether the list has changed.
 func (o *OptOuts) Set(client string, out bool) (changed bool, err error) {
 	at, there := slices.BinarySearch(o.Clients, client)
 	switch {
@@ -59,10 +59,10 @@ func (o *OptOuts) Set(client string, out bool) (changed bool, err error) {
 	return true, nil
 }
 
-// maxOptOutBytes bounds what is stored: it must fit a message.
+// maxOptOutBytes bounds the stored list, which must fit into one message.
 const maxOptOutBytes = 900 << 10
 
-// Encode returns the list as it is stored.
+// Encode returns the stored form of the list.
 func (o *OptOuts) Encode() ([]byte, error) {
 	raw, err := json.Marshal(o)
 	if err == nil && len(raw) > maxOptOutBytes {

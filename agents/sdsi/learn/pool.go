@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// pool is a stored pool as this worker knows it.
+// pool is this worker's view of a stored pool.
 type pool struct {
 	learner  *Learner
 	id       poolID
@@ -29,38 +29,38 @@ type pool struct {
 	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
 	late    <-chan struct{} // a change that [pool.try] no longer waits for; nil: none
 
-	samplers map[string]*evolve.Sampler // of the values that are judged, by key
+	samplers map[string]*evolve.Sampler // of the values to judge, by key
 
 	out atomic.Pointer[OptOuts] // read after known
 
-	// Of the one goroutine that writes.
+	// The following fields belong to the only goroutine that writes.
 	known    *evolve.Pool
 	revision uint64
-	there    bool // it is stored
+	there    bool // the store has the pool
 }
 
-// A change is something to do to the pool. apply reports whether it has changed anything;
-// it is called again on what is there now if another worker was faster.
+// A change is a modification of the pool. apply reports whether it has changed anything. If another
+// worker has stored the pool meanwhile, apply is called again on the new state.
 type change struct {
 	apply func(p *evolve.Pool, now time.Time) bool
-	from  string        // the client whose payload it is of; "": none
-	plain bool          // it may wait for others
+	from  string        // the client whose payload it comes from; "": none
+	plain bool          // it may wait for further changes
 	again bool          // the pool is read again first: another worker may have changed it
-	done  chan struct{} // closed when it is stored, or never will be; may be nil
+	done  chan struct{} // closed when the change is stored or dropped; may be nil
 }
 
 const (
-	maxQueue  = 4096             // changes that wait
-	plainWait = time.Second      // how long plain changes wait for others
-	fresh     = 5 * time.Second  // how old a view may be
+	maxQueue  = 4096             // most changes in the queue
+	plainWait = time.Second      // how long plain changes wait for further ones
+	fresh     = 5 * time.Second  // how old a view may become before it is read again
 	ioTimeout = 5 * time.Second  // of one request to the store
 	retryWait = 2 * time.Second  // after a failure of the store
-	claimFor  = 10 * time.Minute // how long one worker makes a key of a cluster
-	maxTries  = 64               // swaps that meet other workers' changes
+	claimFor  = 10 * time.Minute // how long one worker may take to make a key from a cluster
+	maxTries  = 64               // bounds the swaps that fail because of other workers' changes
 	tryFor    = 2 * ioTimeout    // how long one pool may delay the others of an agent
 )
 
-// submit queues a change. Of changes beyond the bound the plain ones are dropped first.
+// submit queues a change. If the queue is half full it drops plain changes, and if it is full all.
 func (p *pool) submit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *pool) submit(c change) {
 	}
 }
 
-// start begins to write; p.mu is held.
+// start starts the writing goroutine; p.mu is held.
 func (p *pool) start() {
 	p.writing = true
 	if p.timer != nil {
@@ -96,7 +96,7 @@ func (p *pool) start() {
 	go p.write()
 }
 
-// write stores what is queued, and what is queued meanwhile.
+// write stores the queued changes until the queue is empty.
 func (p *pool) write() {
 	for {
 		p.mu.Lock()
@@ -133,7 +133,7 @@ func (p *pool) write() {
 	}
 }
 
-// payloads returns how many changes are of clients' payloads. The others are made again later.
+// payloads counts the changes that come from clients' payloads. The others are made again later.
 func payloads(batch []change) int {
 	n := 0
 	for _, c := range batch {
@@ -144,7 +144,7 @@ func payloads(batch []change) int {
 	return n
 }
 
-// swap makes changes to the stored pool.
+// swap applies changes to the stored pool.
 func (p *pool) swap(batch []change) error {
 	store := p.learner.store.Load()
 	if store == nil {
@@ -189,7 +189,7 @@ func (p *pool) swap(batch []change) error {
 	return errors.New("other workers were faster each time")
 }
 
-// put stores the known state, unless another worker has stored the pool meanwhile.
+// put stores the known state. It fails if another worker has stored the pool meanwhile.
 func (p *pool) put(store Pools, now time.Time) error {
 	raw, err := p.known.Encode(now)
 	if err == nil {
@@ -233,7 +233,7 @@ func (p *pool) load(store Pools) error {
 	return nil
 }
 
-// publish lets readers see the pool as it is stored.
+// publish makes the stored state visible to readers.
 func (p *pool) publish() {
 	view := p.known.View()
 	if len(p.known.Ripe(p.learner.cfg.Now())) > 0 {
@@ -247,8 +247,8 @@ func (p *pool) publish() {
 	p.view, p.read = view, p.learner.cfg.Now()
 }
 
-// seen returns the view. One that is old is read again in the background; the first one is
-// waited for.
+// seen returns the view. An old view is read again in the background. If there is none yet, seen
+// waits for the first one.
 func (p *pool) seen(ctx context.Context) *evolve.View {
 	now := p.learner.cfg.Now()
 	p.mu.Lock()
@@ -282,7 +282,7 @@ func (p *pool) seen(ctx context.Context) *evolve.View {
 
 func nothing(*evolve.Pool, time.Time) bool { return false }
 
-// do makes one change and waits for it, until ctx ends.
+// do submits one change and waits until it is stored or dropped, or until ctx ends.
 func (p *pool) do(ctx context.Context, c change) {
 	c.done = make(chan struct{})
 	p.submit(c)
@@ -292,11 +292,11 @@ func (p *pool) do(ctx context.Context, c change) {
 	}
 }
 
-// errLate is the error of a change that was not made in time.
+// errLate is the error of a change that was not stored in time.
 var errLate = errors.New("the pool cannot be read or stored for now")
 
 // try is do with a time limit, for a goroutine that serves several pools. It fails after tryFor.
-// Later calls fail at once until that change is made or dropped, so that a pool that cannot be
+// Later calls fail at once until that change is stored or dropped, so that a pool that cannot be
 // read or stored does not delay the others.
 func (p *pool) try(ctx context.Context, c change) error {
 	p.mu.Lock()
@@ -324,7 +324,7 @@ func (p *pool) try(ctx context.Context, c change) error {
 	return errLate
 }
 
-// drain stores what waits, before the worker ends.
+// drain stores the queued changes before the worker ends.
 func (p *pool) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.learner.cfg.Patience)
 	defer cancel()

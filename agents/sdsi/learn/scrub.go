@@ -7,7 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// personal are the forms of personal data that are recognized without a model. A text is searched
+// personal are the forms of personal data that Scrub recognizes without a model. A text is searched
 // for a form only if it has a character that the form needs.
 var personal = []struct {
 	needs func(rune) bool
@@ -25,9 +25,9 @@ var personal = []struct {
 func isAt(r rune) bool    { return r == '@' || r == '＠' }
 func isPoint(r rune) bool { return r == ':' || r == '.' }
 
-// Scrub puts a word such as "[email]" in the place of addresses, long numbers, codes and
-// links: pii_handling "detect" and "anonymize" of AAIF. Names are not recognized;
-// package evolve keeps words of only one client from others.
+// Scrub replaces addresses, long numbers, codes and links by a word such as "[email]". It
+// implements pii_handling "detect" and "anonymize" of AAIF. It does not recognize names; package
+// evolve does not show the words of a single client to others.
 func Scrub(text string) (clean string, keep bool) {
 	for _, p := range personal {
 		if strings.ContainsFunc(text, p.needs) {
@@ -37,11 +37,11 @@ func Scrub(text string) (clean string, keep bool) {
 	return strings.TrimSpace(text), true
 }
 
-// Reject keeps nothing of a text in which Scrub finds something: pii_handling "reject".
+// Reject drops a text in which Scrub finds something. It implements pii_handling "reject".
 func Reject(text string) (clean string, keep bool) {
 	clean, _ = Scrub(text)
 	return clean, clean == strings.TrimSpace(text)
 }
 
-// Keep leaves texts as they are: pii_handling "none".
+// Keep returns texts unchanged. It implements pii_handling "none".
 func Keep(text string) (clean string, keep bool) { return text, true }

@@ -12,35 +12,34 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// Settings are what an operator says about learning, in a file.
+// Settings are an operator's settings of learning, in a file.
 type Settings struct {
-	// Rules are the numbers of SDSI 6.2.
+	// Rules are the thresholds and limits of SDSI 6.2.
 	Rules evolve.Config `json:"rules,omitzero"`
-	// Model, PROVIDER/NAME, makes keys, judges values and classifies keys. Default: rules
-	// and the embedder do.
+	// Model, PROVIDER/NAME, makes keys, judges values and classifies keys. Default: none; rules and
+	// the embedder do it.
 	Model string `json:"model,omitempty"`
-	// Embedder, PROVIDER/NAME, compares what clients say. Default "offline/ngrams", which
-	// needs no model and is degraded: it compares spelling, not meaning.
+	// Embedder, PROVIDER/NAME, compares the texts of clients. Default "offline/ngrams", which needs
+	// no model and is degraded: it compares spelling, not meaning.
 	Embedder string `json:"embedder,omitempty"`
-	// Sensitive are further words of keys that wait for an operator; one that ends in "*"
-	// stands for all words that begin so.
+	// Sensitive are further words of keys that wait for an operator; a word that ends in "*" stands
+	// for all words with this beginning.
 	Sensitive []string `json:"sensitive,omitempty"`
-	// SensitivePattern is a regular expression for the same.
+	// SensitivePattern is a regular expression; keys that match it wait for an operator, too.
 	SensitivePattern string `json:"sensitive_pattern,omitempty"`
-	// Cohorts are groups of senders with pools of their own: by name the patterns of
-	// entities, as "agent.partner-*".
+	// Cohorts are groups of senders with pools of their own: for each name, patterns of entities
+	// such as "agent.partner-*".
 	Cohorts map[string][]string `json:"cohorts,omitempty"`
-	// Exclude are patterns of senders from whom nothing is learned.
+	// Exclude are patterns of senders from whom the agent learns nothing.
 	Exclude []string `json:"exclude,omitempty"`
-	// Interval is how often a worker looks whether keys have come or moved on. Default "15s",
-	// at least "100ms".
+	// Interval is how often a worker updates its pools. Default "15s", at least "100ms".
 	Interval evolve.Duration `json:"interval,omitempty"`
-	// Unsigned counts senders that do not sign by the names that they state. Without, all of
-	// them are one client. Default false.
+	// Unsigned counts senders that do not sign separately, by the names that they claim. If it is
+	// false, all of them together count as one client. Default false.
 	Unsigned bool `json:"unsigned,omitempty"`
 }
 
-// Apply puts the settings into a configuration, and reports all mistakes in them. The caller sets
+// Apply copies the settings into a configuration, and returns all errors in them. The caller sets
 // Model and Embedder.
 func (s Settings) Apply(c *Config) error {
 	var bad []error

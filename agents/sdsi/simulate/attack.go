@@ -12,11 +12,12 @@ import (
 
 // The kinds of attacks.
 const (
-	// Flood: one client sends half as many requests as all others together, with one wish.
+	// Flood: one client sends half as many requests as all others together, all with the same wish.
 	Flood = "flood"
-	// Drift: what clients call a thing changes every ten days, as slang does.
+	// Drift: the word that clients use for a thing changes every ten days, as slang does.
 	Drift = "drift"
-	// Poison: a few clients add orders for models to a wish of others, and send orders alone.
+	// Poison: a few clients add instructions for models to a wish of others, and also send
+	// instructions alone.
 	Poison = "poison"
 )
 
@@ -33,7 +34,7 @@ type Attack struct {
 
 func (a Attack) known() bool { return slices.Contains(Attacks, a.Kind) }
 
-// share is how many requests of the attack come with one of the others.
+// share returns the average number of the attack's requests for each request of the other clients.
 func (a Attack) share() float64 {
 	if a.Kind == Poison {
 		return 0.2
@@ -44,11 +45,11 @@ func (a Attack) share() float64 {
 var slang = []string{"comfy chair", "snug recliner", "cushy lounger", "plush armrest", "squishy pillow", "cosy blanket", "mellow footrest", "chill headrest",
 	"dreamy bunk", "lush duvet", "groovy hammock", "velvet daybed", "posh ottoman", "funky beanbag", "sleek settee", "swell cushion", "zippy stool", "nifty bench"}
 
-// attacker says what an attack sends.
+// attacker makes the requests of an attack.
 type attacker struct {
 	Attack
 	says []string
-	own  []string // words of this attack alone
+	own  []string // words that only this attack uses
 }
 
 func (g *Generator) attackers() (all []attacker) {
@@ -71,7 +72,8 @@ func (g *Generator) attackers() (all []attacker) {
 	return all
 }
 
-// request returns what an attack sends beside one request of the others.
+// request returns the request that an attack sends beside one request of the others, if it sends
+// one.
 func (a attacker) request(random *rand.Rand, day int) (Request, bool) {
 	if random.Float64() >= a.share() {
 		return Request{}, false
@@ -82,7 +84,7 @@ func (a attacker) request(random *rand.Rand, day int) (Request, bool) {
 	return Request{Client: "agent." + a.Kind + "_" + strconv.Itoa(random.IntN(a.Identities)), Wishes: []string{say(random, a.says)}, attack: a.Kind}, true
 }
 
-// ownWords returns the words that only this attack says.
+// ownWords returns the words that only this attack uses.
 func (g *Generator) ownWords(says []string) []string {
 	others := map[string]bool{}
 	for _, w := range g.Wishes {

@@ -10,26 +10,26 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// A Report is what came of a simulation.
+// A Report is the result of a simulation.
 type Report struct {
 	Requests int           `json:"requests"`
 	Clients  int           `json:"clients"`
 	Start    time.Time     `json:"start"`
 	Took     time.Duration `json:"took_ns"`
-	// Limits are the rules that held.
+	// Limits are the rules of the simulation.
 	Limits evolve.Config `json:"rules"`
-	// Before and After are the first day, and the last tenth of the days: how many wishes
-	// there were, and how many of them no key covered.
+	// Before and After count the wishes of the first day and of the last tenth of the days, and how
+	// many of them no key covered.
 	Before Tally `json:"first_day"`
 	After  Tally `json:"last_tenth"`
-	// Keys are all keys that ever were, in the order of their coming.
+	// Keys are all keys of the simulation, in the order in which they were proposed.
 	Keys []*Key `json:"keys"`
-	// MostKeys, MostTrials and MostClusters are the largest numbers at one time; MostKeys of
-	// what a client is told beside the template.
+	// MostKeys, MostTrials and MostClusters are the largest numbers at one time. MostKeys counts
+	// the keys that a client gets beside the template.
 	MostKeys     int `json:"most_keys"`
 	MostTrials   int `json:"most_trials"`
 	MostClusters int `json:"most_clusters"`
-	// LastKey is the day on which the last new key was advertised; -1: none ever was.
+	// LastKey is the day on which the last new key was advertised; -1 if none was.
 	LastKey int `json:"last_key_day"`
 	// LargestPool is the largest stored size, in bytes.
 	LargestPool int      `json:"largest_pool"`
@@ -46,13 +46,13 @@ type Tally struct {
 // Rest is the part of the wishes that no key covered; 0 if there were none.
 func (t Tally) Rest() float64 { return float64(t.Other) / float64(max(1, t.Wishes)) }
 
-// Tried is what came of an attack.
+// Tried is the result of an attack.
 type Tried struct {
 	Kind string `json:"kind"`
 	Tally
-	// Keys are those whose descriptions have words that only the attacker says.
+	// Keys are the keys whose descriptions have words that only the attacker uses.
 	Keys []string `json:"keys,omitempty"`
-	// Told are those of them that other clients were told of.
+	// Told are those of them that other clients have received.
 	Told []string `json:"told,omitempty"`
 }
 
@@ -71,11 +71,11 @@ type Day struct {
 	Day      int `json:"day"`
 	Requests int `json:"requests"`
 	Tally
-	Keys   int `json:"keys"` // that clients are told of, at the end
+	Keys   int `json:"keys"` // advertised to clients, at the end of the day
 	Trials int `json:"trials"`
 }
 
-// A Key is one that came of the requests.
+// A Key is a key that was made from the requests.
 type Key struct {
 	Name        string         `json:"key_name"`
 	Type        template.Type  `json:"key_type"`
@@ -86,14 +86,14 @@ type Key struct {
 	gone        bool
 }
 
-// A Span is the time that a key was in one state, in days since the start. State "" says
-// that the key was no more.
+// A Span is the time that a key was in one state, in days since the start. State "" means that the
+// key did not exist any more.
 type Span struct {
 	State evolve.State `json:"state"`
 	From  float64      `json:"from_day"`
 }
 
-// follow notes the states of the keys.
+// follow records the states of the keys.
 func (s *simulation) follow(keys []evolve.Key) {
 	day := s.now.Sub(s.report.Start).Hours() / 24
 	told, trials := 0, 0
@@ -155,7 +155,7 @@ func (k *Key) enter(state evolve.State, day float64) {
 	}
 }
 
-// spot looks for an attacker's words in what clients read.
+// spot searches the names and descriptions of keys for an attacker's words.
 func (s *simulation) spot(keys []evolve.Key) {
 	for _, a := range s.attackers {
 		own := a.own

@@ -19,25 +19,26 @@ import (
 
 // Config configures a simulation. Learn and Template are required.
 type Config struct {
-	// Learn has the rules and what judges; its parts for a mesh are not used.
+	// Learn has the rules and the functions that make and judge keys; its fields for a mesh are not
+	// used.
 	Learn learn.Config
-	// Template is that of the scenario.
+	// Template is the scenario's template.
 	Template *template.Template
 	// Careless is the share of wishes that a client puts into a wrong key. Default 0.02.
 	Careless float64
-	// Approve lets an operator approve, after a day, each key that waits for one.
+	// Approve simulates an operator who approves each waiting key after a day.
 	Approve bool
 	// Progress, if set, is called now and then.
 	Progress func(requests int, at time.Time)
 }
 
-// tick is how often a worker looks after the pool.
+// tick is how often a worker updates the pool.
 const tick = time.Hour
 
-// clientRenews is how often a client asks for the template again.
+// clientRenews is how often a client requests the template again.
 const clientRenews = 24 * time.Hour
 
-// simulation is one that runs.
+// simulation is a running simulation.
 type simulation struct {
 	cfg      Config
 	pool     *evolve.Pool
@@ -52,12 +53,13 @@ type simulation struct {
 	report   *Report
 	today    *Day
 	keys     map[string]*Key // by name
-	// attackers are those of a generator; spotted is the view that was searched last.
+	// attackers are those of the generator; spotted is the generation of the view that was searched
+	// last.
 	attackers []attacker
 	spotted   uint64
 }
 
-// client is what a client knows.
+// client is a simulated client's knowledge.
 type client struct {
 	id    string
 	keys  []template.Key
@@ -66,10 +68,11 @@ type client struct {
 
 type matchKey struct{ description, words string }
 
-// maxRemembered bounds what is computed once only.
+// maxRemembered bounds the caches of computed values.
 const maxRemembered = 1 << 17
 
-// Run simulates. The traffic may be that of gen; gen is nil for requests of a file.
+// Run runs a simulation. gen is the generator of the traffic; it is nil if the traffic comes from a
+// file.
 func Run(ctx context.Context, cfg Config, traffic Traffic, gen *Generator) (*Report, error) {
 	var err error
 	if cfg.Learn, err = cfg.Learn.WithDefaults(); err != nil {
@@ -110,7 +113,7 @@ func Run(ctx context.Context, cfg Config, traffic Traffic, gen *Generator) (*Rep
 	return s.report, nil
 }
 
-// until moves the clock on, and has a worker look after the pool on the way.
+// until advances the clock, and simulates the worker's updates of the pool meanwhile.
 func (s *simulation) until(ctx context.Context, at time.Time) error {
 	if s.now.IsZero() {
 		s.report.Start, s.next = at, at.Add(tick)
@@ -135,7 +138,7 @@ func (s *simulation) until(ctx context.Context, at time.Time) error {
 
 func (s *simulation) day() int { return int(s.now.Sub(s.report.Start) / (24 * time.Hour)) }
 
-// lookAfter does what a worker does for a pool.
+// lookAfter updates the pool as a worker does.
 func (s *simulation) lookAfter(ctx context.Context) error {
 	s.pool.Advance(s.now)
 	for _, c := range s.pool.Ripe(s.now) {
@@ -172,8 +175,8 @@ func (s *simulation) lookAfter(ctx context.Context) error {
 	return nil
 }
 
-// request plays one request: the client fills in the template as far as it knows it, and
-// the agent counts.
+// request simulates one request: the client fills in the template as far as it knows it, and the
+// pool counts the payload.
 func (s *simulation) request(ctx context.Context, r Request) error {
 	s.report.Requests++
 	s.today.Requests++
@@ -237,7 +240,7 @@ func (s *simulation) count(r *Request, f func(*Tally)) {
 	f(&s.today.Tally)
 }
 
-// tell gives a client the keys as they are now.
+// tell gives a client the current keys.
 func (s *simulation) tell(c *client) {
 	c.asked, c.keys = s.now, nil
 	var names []string
@@ -252,7 +255,7 @@ func (s *simulation) tell(c *client) {
 	s.pool.Received(c.id, names)
 }
 
-// choose returns the key that a client takes for its words; nil: it has none.
+// choose returns the key that a client chooses for its words; nil: none.
 func (s *simulation) choose(ctx context.Context, c *client, words string) (*template.Key, error) {
 	var open []int
 	for i, k := range c.keys {
@@ -274,7 +277,7 @@ func (s *simulation) choose(ctx context.Context, c *client, words string) (*temp
 	return nil, nil
 }
 
-// covers reports whether a key's description has words like those.
+// covers reports whether an example in a key's description is similar to words.
 func (s *simulation) covers(ctx context.Context, description, words string) (bool, error) {
 	id := matchKey{description, words}
 	if yes, ok := s.matches[id]; ok {
@@ -301,8 +304,8 @@ func (s *simulation) covers(ctx context.Context, description, words string) (boo
 	return yes, nil
 }
 
-// covering is the similarity from which on a client takes a key for its words. It is between
-// that of a judge, which asks whether a value can be meant, and that of a cluster.
+// covering is the least similarity at which a client chooses a key for its words. It lies between
+// that of a judge, who only asks whether a value can be meant, and that of a cluster.
 const covering = 0.7
 
 func (s *simulation) vector(ctx context.Context, words string) ([]float32, error) {
@@ -323,7 +326,7 @@ func (s *simulation) vector(ctx context.Context, words string) ([]float32, error
 	return vs[0], nil
 }
 
-// valueOf is what a client makes of its words.
+// valueOf returns the value of a key that a client makes from its words.
 func valueOf(k *template.Key, words string) json.RawMessage {
 	if k.Type == template.Boolean {
 		return json.RawMessage("true")
@@ -336,6 +339,6 @@ func valueOf(k *template.Key, words string) json.RawMessage {
 	if k.Type == template.Integer || k.Type == template.Number {
 		return json.RawMessage("1")
 	}
-	raw, _ := json.Marshal(words) // a string has a JSON form
+	raw, _ := json.Marshal(words) // marshalling a string cannot fail
 	return raw
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// A Request is what one client wants at one time.
+// A Request is one request of one client.
 type Request struct {
 	At     time.Time `json:"at"`
 	Client string    `json:"client"`
-	// Wishes are the client's words for what the template has no key for; mostly none.
+	// Wishes are the client's words for wishes that the template has no key for; mostly none.
 	Wishes []string `json:"wishes,omitempty"`
 	attack string   // the attack that it belongs to
 }
@@ -27,38 +27,37 @@ type Request struct {
 // Traffic is a sequence of requests in the order of time. An error ends it.
 type Traffic = iter.Seq2[Request, error]
 
-// A Generator makes up requests. A field of 0 has its default.
+// A Generator generates requests. A field of 0 means its default.
 type Generator struct {
-	// Requests is how many, without those of attackers. Default 1,000,000.
+	// Requests is the number of requests, without those of attackers. Default 1,000,000.
 	Requests int `json:"requests,omitempty"`
-	// Days is over how many days they are spread. Default 180.
+	// Days is the number of days over which they are spread. Default 180.
 	Days int `json:"days,omitempty"`
-	// Clients is how many clients there are. A few of them send most requests. Default 200.
+	// Clients is the number of clients. A few of them send most requests. Default 200.
 	Clients int `json:"clients,omitempty"`
 	// Noise is the share of requests with a wish that does not recur. Default 0.05.
 	Noise float64 `json:"noise,omitempty"`
-	// Wishes are those that recur. Default: those of travellers.
+	// Wishes are the wishes that recur. Default: wishes of travellers.
 	Wishes []Wish `json:"wishes,omitempty"`
-	// Seed makes other requests of the same kind.
+	// Seed is the seed of the random numbers: another seed gives other requests of the same kind.
 	Seed uint64 `json:"seed,omitempty"`
 	// Attacks are added to the requests.
 	Attacks []Attack `json:"attacks,omitempty"`
 }
 
-// A Wish is something that clients want again and again.
+// A Wish is a wish that recurs.
 type Wish struct {
-	// Says are the ways to say it. "{n}" stands for a number from 1 to 9.
+	// Says are texts that express it. "{n}" stands for a number from 1 to 9.
 	Says []string `json:"says"`
-	// Share is the part of the requests that has the wish.
+	// Share is the share of the requests with this wish.
 	Share float64 `json:"share"`
-	// From and To are the first day that has it, and the first that has it no more. Default:
-	// all days.
+	// From is the first day with this wish, and To the first day without it. Default: all days.
 	From int `json:"from_day,omitempty"`
 	To   int `json:"to_day,omitempty"`
 }
 
-// travellers have steady wishes, a rare one, one that is a fashion, and one that an
-// operator has to see.
+// travellers are the default wishes: steady ones, a rare one, a passing one, and one that an
+// operator must approve.
 var travellers = []Wish{
 	{Says: []string{"window seat", "a window seat please", "window seat, please", "seat at the window"}, Share: 0.24},
 	{Says: []string{"vegetarian meal", "a vegetarian meal please", "vegetarian meals"}, Share: 0.2},
@@ -72,8 +71,7 @@ var travellers = []Wish{
 // start is the first day. Nothing depends on it.
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// WithDefaults returns the generator with the defaults filled in, or all that is wrong with
-// it.
+// WithDefaults returns the generator with the defaults filled in, or all errors in it.
 func (g Generator) WithDefaults() (Generator, error) {
 	g.Requests, g.Days, g.Clients, g.Noise = cmp.Or(g.Requests, 1_000_000), cmp.Or(g.Days, 180), cmp.Or(g.Clients, 200), cmp.Or(g.Noise, 0.05)
 	if g.Wishes == nil {
@@ -110,8 +108,7 @@ func (g Generator) WithDefaults() (Generator, error) {
 	return g, errors.Join(bad...)
 }
 
-// Traffic returns the requests; the same ones for the same generator, which has its
-// defaults.
+// Traffic returns the requests. Equal generators give equal requests. g must have its defaults.
 func (g Generator) Traffic() Traffic {
 	return func(yield func(Request, error) bool) {
 		random := rand.New(rand.NewPCG(g.Seed, 14))
@@ -169,7 +166,7 @@ func nonsense(random *rand.Rand) string {
 	return b.String()
 }
 
-// maxLine is how long a line of a file of requests may be.
+// maxLine bounds, in bytes, a line of a file of requests.
 const maxLine = 1 << 20
 
 // Requests reads requests: a JSON object on each line, in the order of time.
