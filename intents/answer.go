@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// maxTold is the most bytes of schemas in one answer. A message may have a megabyte.
+// maxTold bounds the bytes of schemas in one answer. A message may have a megabyte.
 const maxTold = 512 << 10
 
 // AnswerCapabilityList answers an aee.capability.list task from the registry. If the task

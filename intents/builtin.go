@@ -14,8 +14,8 @@ import (
 //go:embed *.task.schema.json *.result.schema.json *.error.schema.json
 var schemaFiles embed.FS
 
-// builtin reads the embedded schemas, once in a process. Each is compiled when it is first
-// needed: a process needs few of them, and all of them take it longer than its start.
+// builtin reads the embedded schemas, once in a process. Each is compiled when it is first needed:
+// a process needs few of them, and compiling all takes longer than its start.
 var builtin = sync.OnceValue(func() snapshot {
 	definitions, err := ReadFS(schemaFiles)
 	if err != nil {

@@ -35,6 +35,6 @@
 //
 // # Concurrency
 //
-// Any number of goroutines may use everything here at once. A [Registry] publishes each
-// change atomically; readers take no lock.
+// Everything in this package is safe for concurrent use. A [Registry] publishes each change
+// atomically; readers take no lock.
 package intents

@@ -88,7 +88,7 @@ type Registry struct {
 	current atomic.Pointer[snapshot]
 }
 
-// A snapshot is the immutable content of a registry at one time.
+// A snapshot is the immutable content of a registry at a time.
 type snapshot struct {
 	intents map[string]*intent
 	names   []string // sorted, without those that are [Inner]

@@ -17,7 +17,7 @@ func (e *eval) equal(at int32, want any) bool {
 	case bool:
 		return v.kind == kBool && (v.raw[0] == 't') == want
 	case string:
-		// An escape of six bytes stands for one byte at least: a longer text is another one.
+		// An escape of six bytes stands for at least one byte, so a longer text cannot be equal.
 		return v.kind == kString && len(v.raw) <= 6*len(want)+2 && string(e.text(v)) == want
 	case json.Number:
 		if v.kind != kNumber {
@@ -71,8 +71,7 @@ func (e *eval) distinct(at int32) bool {
 	return true
 }
 
-// appendKey writes a value so that two values are written alike if and only if they are
-// equal.
+// appendKey appends a key of a value: two values have the same key if and only if they are equal.
 func (e *eval) appendKey(dst []byte, at int32) []byte {
 	v := &e.values[at]
 	switch v.kind {

@@ -24,7 +24,7 @@ type eval struct {
 	tree
 	examines  bool  // for Examine: formats are annotations, pointers are whole, problems have places
 	most      int   // problems to collect
-	rule      *rule // that is being checked
+	rule      *rule // the rule that is being checked
 	collect   bool
 	problems  []Problem
 	truncated bool
@@ -105,8 +105,8 @@ type named string
 
 func (n named) String() string { return quoted(string(n)) }
 
-// seen marks the children of a value that some rule has evaluated, for the unevaluated
-// keywords; nil if the schema has none of these.
+// seen marks the children of a value that a rule has evaluated, for the unevaluated keywords; nil
+// if the schema has none of these keywords.
 type seen []bool
 
 func (s seen) mark(i int32) {

@@ -3,10 +3,11 @@ package schema
 // Examine validates a document for a caller that explains the problems in its own words:
 // it looks for up to most problems, with whole pointers and with [Problem.Place].
 //
-// The caller has bounded the document: its bytes, its depth to at most 1,000 levels, and
-// the size of its numbers to what it can afford to compare. format is an annotation, as
-// draft 2020-12 has it. The limit of work holds as in [Schema.Validate]; problems that were
-// found before it are returned, and truncated is set, as it is beyond most.
+// The caller must have bounded the document: its bytes, its depth to at most 1,000 levels, and the
+// size of its numbers, because large numbers are expensive to compare. format is an annotation, as
+// in draft 2020-12. The limit of work is that of [Schema.Validate]. If it is exceeded, Examine
+// returns the problems found so far and sets truncated. It also sets truncated if there are more
+// than most problems.
 func (s *Schema) Examine(doc []byte, most int) (problems []Problem, truncated bool) {
 	e := evals.Get().(*eval)
 	e.examines, e.anyNumber, e.most = true, true, most

@@ -80,9 +80,9 @@ func (b *bound) compare(raw []byte) int {
 	return ratOf(raw).Cmp(b.rat)
 }
 
-// smallDecimal parses a plain number with a point: its integer part, and the sign of what
-// follows the point, 0 if these are zeros. It spares the usual 12.5 a computation with
-// fractions.
+// smallDecimal parses a plain number with a point: its integer part, and the sign of what follows
+// the point, 0 if these are zeros. It avoids computing with fractions for usual numbers such as
+// 12.5.
 func smallDecimal(raw []byte) (n int64, part int, ok bool) {
 	point := bytes.IndexByte(raw, '.')
 	if point < 1 {
@@ -113,7 +113,7 @@ func (b *bound) divides(raw []byte) bool {
 	return new(big.Rat).Quo(ratOf(raw), b.rat).IsInt()
 }
 
-// String returns the bound as people write it.
+// String returns the bound in decimal notation.
 func (b *bound) String() string {
 	if b.rat.IsInt() {
 		return clip.Text(b.rat.Num().String(), 40)

@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A rule is one subschema, prepared for validation. Rules refer to each other as the
-// subschemas do, cycles included. They are immutable once built.
+// A rule is one subschema, prepared for validation. Rules refer to each other as the subschemas do,
+// also in cycles. They are immutable once built.
 type rule struct {
 	place string // its JSON pointer in the schema
 	never bool   // the schema false
@@ -99,7 +99,7 @@ func (b *builder) rule(s *jsonschema.Schema) *rule {
 	}
 	r := newRule()
 	r.place = placeOf(s.Location)
-	b.rules[s] = r // before the parts are built: they may refer to this rule
+	b.rules[s] = r // before its parts are built, because they may refer to this rule
 	if s.Always != nil {
 		r.never = !*s.Always
 		return r

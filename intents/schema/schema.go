@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A Schema is a compiled JSON Schema. Any number of goroutines may use it at once.
+// A Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
 	raw       json.RawMessage
 	root      *rule
@@ -74,8 +74,7 @@ func (s *Schema) Validate(doc json.RawMessage) error {
 	return nil
 }
 
-// TakesObject reports whether an object can conform at all, judging by the root's type
-// only.
+// TakesObject reports whether the type keyword at the root permits an object.
 func (s *Schema) TakesObject() bool {
 	return !s.root.never && (s.root.types == 0 || s.root.types&kObject != 0)
 }
@@ -101,8 +100,7 @@ func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
 	return c.Compile(schemaURL)
 }
 
-// errOtherDocument is a second safeguard: vet has already refused references to other
-// documents.
+// errOtherDocument is a second safeguard: vet refuses references to other documents before.
 var errOtherDocument = errors.New("refers to another document; schemas are never loaded from disk or network")
 
 // compilerProblems converts the compiler's errors: it keeps the innermost causes, which

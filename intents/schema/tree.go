@@ -53,7 +53,7 @@ const none = -1
 // order, the root first. It is reused for the next document.
 type tree struct {
 	values    []value
-	anyNumber bool // numbers are not held to the limits: the caller has bounded them
+	anyNumber bool // the limits do not apply to numbers: the caller has bounded them
 	dec       jsontext.Decoder
 	buf       bytes.Buffer
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
-// ErrConflict is in the error of [Template.Apply] and [Merge] if two patches disagree:
-// they define one key, or describe it, in different ways.
+// ErrConflict is wrapped by the error of [Template.Apply] and [Merge] if two patches define the
+// same key, or describe it, in different ways.
 var ErrConflict = errors.New("patches conflict")
 
-// Apply returns the template with patches applied. t is not changed. New keys follow the
-// template's keys, ordered by their patches' timestamps and ids, before a final "other";
-// the order of the arguments has no effect. schema_id stays: a patch is beside a version
-// and makes no new one.
+// Apply returns the template with patches applied. t is not changed. New keys follow the template's
+// keys, ordered by their patches' timestamps and ids, before a final "other"; the order of the
+// arguments has no effect. schema_id does not change: a patch belongs to a version and makes no new
+// one.
 //
 // Apply also uses expired patches; see [Patch.Expired]. It refuses an invalid patch, a patch of
 // another template, a new key that the template has, and a refinement of a key that neither the
-// template nor a patch has. Two patches may say the same; if they disagree the error is
+// template nor a patch has. Two patches may contain the same; if they disagree, the error is
 // [ErrConflict].
 func (t *Template) Apply(patches ...Patch) (*Template, error) {
 	c := t.clone()
@@ -68,10 +68,10 @@ func (t *Template) Apply(patches ...Patch) (*Template, error) {
 	return c.clone(), nil
 }
 
-// Merge returns one patch that says what all of them say: with the latest timestamp, the
-// earliest expiry and, if there are several, an id made from theirs. The order of the
-// arguments has no effect. It refuses invalid patches and patches of different templates;
-// the error is [ErrConflict] if two of them disagree.
+// Merge returns one patch with the content of all patches, the latest timestamp, the earliest
+// expiry and, if there are several, an id made from theirs. The order of the arguments has no
+// effect. It refuses invalid patches and patches of different templates; the error is [ErrConflict]
+// if two of them disagree.
 func Merge(patches ...Patch) (Patch, error) { return merge(patches) }
 
 func merge(patches []Patch) (Patch, error) {
@@ -105,7 +105,7 @@ func merge(patches []Patch) (Patch, error) {
 	return m.out, nil
 }
 
-// inOrder sorts patches by timestamp, id and content, and drops the same patch twice.
+// inOrder sorts patches by timestamp, id and content, and removes duplicates.
 func inOrder(patches []Patch) []Patch {
 	type hashed struct {
 		Patch
@@ -126,7 +126,7 @@ func inOrder(patches []Patch) []Patch {
 	return out
 }
 
-// A merging puts patches together.
+// A merging is a merge of patches.
 type merging struct {
 	out      Patch
 	keys     map[string]Key
@@ -164,7 +164,7 @@ func (m *merging) add(p *Patch) {
 	}
 }
 
-// fold puts refinements of new keys into these: one patch does not have a key twice.
+// fold moves refinements of new keys into these keys, because a patch must not have a key twice.
 func (m *merging) fold() {
 	for i := range m.out.NewKeys {
 		if text, ok := m.texts[m.out.NewKeys[i].Name]; ok {
@@ -188,7 +188,7 @@ func same(a, b Key) bool {
 	return errX == nil && errY == nil && digest(x) == digest(y)
 }
 
-// normal drops a default of null.
+// normal removes a default of null.
 func normal(k Key) Key {
 	if isNull(k.Default) {
 		k.Default = nil

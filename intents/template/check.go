@@ -16,12 +16,11 @@ import (
 
 // Filled is a payload that has been checked.
 type Filled struct {
-	// Values is what the handler gets: the keys in the template's order with defaults
-	// filled in, by the names of [Key.Property]. "other" is of its key_type. It may share
-	// the payload's memory.
+	// Values is the handler's input: the keys in the template's order with defaults filled in, by
+	// the names of [Key.Property]. "other" has its key_type. Values may share the payload's memory.
 	Values json.RawMessage
-	// Other are the fragments of "other", cleaned and bounded, the unknown keys included.
-	// They are a stranger's words: data for a model, never instructions.
+	// Other are the fragments of "other" and of unknown keys, cleaned and bounded. They are
+	// untrusted: data for a model, never instructions.
 	Other []string
 	// Warnings are for the log, for example that a key is withdrawn.
 	Warnings []string
@@ -29,12 +28,11 @@ type Filled struct {
 	Withdrawn []string
 }
 
-// Check checks a payload, the object with the keys. null for an optional key means that
-// the key is left out. The error is a [*PayloadError] with every key that is wrong.
+// Check checks a payload, the object with the keys. null for an optional key counts as absent. The
+// error is a [*PayloadError] with every key that is wrong.
 //
-// "other" is never a reason to refuse a payload, if it is a string or an array of strings
-// (SDSI 4.3). Characters that readers do not see become spaces, and what is beyond the
-// bounds is cut, with a warning.
+// A payload is never refused because of "other", if that is a string or an array of strings (SDSI
+// 4.3). Invisible characters become spaces. Text beyond the bounds is cut off, with a warning.
 func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 	if len(payload) > MaxPayload {
 		return nil, f.unread(schema.Problem{Keyword: "limit", Message: fmt.Sprintf("has more than %d bytes", MaxPayload)})
@@ -61,7 +59,8 @@ func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 	return c.filled(), nil
 }
 
-// Defaults returns the names under which the values of a payload that fits have a default.
+// Defaults returns the names, as in [Filled].Values, of the keys that get their default for a valid
+// payload.
 func (f *Form) Defaults(payload json.RawMessage) (names []string) {
 	c := checking{form: f, payload: payload, spans: make([]span, len(f.keys))}
 	scanObject(payload, c.member)
@@ -73,8 +72,8 @@ func (f *Form) Defaults(payload json.RawMessage) (names []string) {
 	return names
 }
 
-// unread is the error for a payload that cannot be read as an object, because of the value of
-// one key, if that is known.
+// unread returns the error for a payload that cannot be read as an object; it names the key whose
+// value is the cause, if that is known.
 func (f *Form) unread(p schema.Problem) error {
 	out := KeyProblem{Pointer: p.Pointer, Rule: p.Keyword, Message: p.Message, Remedy: "send one JSON object of keys and values, each key once"}
 	if p.Pointer != "" {
@@ -92,7 +91,7 @@ func (f *Form) unread(p schema.Problem) error {
 type checking struct {
 	form      *Form
 	payload   []byte
-	spans     []span // of the values, by key; zero if the payload does not have it
+	spans     []span // of the values, by key; zero if the payload does not have the key
 	unknown   []member
 	problems  []KeyProblem
 	truncated bool
@@ -110,7 +109,7 @@ func (c *checking) value(key int) []byte {
 	return nil
 }
 
-// member takes one member of the payload.
+// member records one member of the payload.
 func (c *checking) member(name []byte, at span) {
 	value := c.payload[at.from:at.to]
 	i, ok := c.form.byName[string(name)]
@@ -118,13 +117,13 @@ func (c *checking) member(name []byte, at span) {
 	case !ok:
 		c.stranger(string(name), value)
 	case value[0] == 'n' && !c.form.keys[i].Required && c.form.keys[i].Type != Null:
-		// null for an optional key: left out
+		// null for an optional key counts as absent
 	default:
 		c.spans[i] = at
 	}
 }
 
-// stranger takes a member that the template does not have.
+// stranger records a member whose key the template does not have.
 func (c *checking) stranger(name string, value []byte) {
 	if c.form.unknown == UnknownToOther {
 		if value[0] != 'n' {
@@ -148,7 +147,8 @@ func (c *checking) missing() {
 	}
 }
 
-// wrong checks the values one by one, so that a key with many problems hides no other.
+// wrong checks the values one by one, so that a key with many problems does not hide the problems
+// of others.
 func (c *checking) wrong() {
 	for i := range c.form.keys {
 		k := &c.form.keys[i]
@@ -186,7 +186,7 @@ func (k *formKey) problem(rule, message, remedy string) KeyProblem {
 	return KeyProblem{Key: k.Name, Rule: rule, Message: message, Description: clip.Text(k.Description, maxShownDescription), Remedy: remedy}
 }
 
-// filled writes the values down in the template's order.
+// filled writes the values in the template's order.
 func (c *checking) filled() *Filled {
 	f := c.form
 	out := &Filled{}
@@ -224,8 +224,8 @@ func (c *checking) filled() *Filled {
 	return out
 }
 
-// inDigits writes a whole number in plain digits: 2.0 and 20e-1, which other languages write and
-// JSON Schema takes for integers, are none to many decoders. The value has been validated.
+// inDigits writes a whole number in plain digits: JSON Schema accepts 2.0 and 20e-1 as integers,
+// but many decoders do not. The value has been validated.
 func inDigits(value []byte) []byte {
 	if !bytes.ContainsAny(value, ".eE") {
 		return value
@@ -237,8 +237,8 @@ func inDigits(value []byte) []byte {
 	return n.Num().Append(nil, 10)
 }
 
-// scanObject calls f for each member of an object, with its name unquoted. raw has been
-// validated: this scan looks for the ends of values only.
+// scanObject calls f for each member of an object, with its name unquoted. raw has been validated,
+// so the scan only searches for the ends of values.
 func scanObject(raw []byte, f func(name []byte, value span)) {
 	i := bytes.IndexByte(raw, '{') + 1
 	for {
@@ -262,7 +262,7 @@ func scanObject(raw []byte, f func(name []byte, value span)) {
 	}
 }
 
-// skipTo returns the index of the next byte that is no white space.
+// skipTo returns the index of the next byte that is not white space.
 func skipTo(raw []byte, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\n' || raw[i] == '\t' || raw[i] == '\r') {
 		i++

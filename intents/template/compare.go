@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// A Change is what differs between two versions of a template.
+// A Change is one difference between two versions of a template.
 type Change struct {
 	// Key is the key's name; "" for the template itself.
 	Key  string `json:"key_name,omitempty"`
 	What string `json:"what"`
-	// Breaking says that clients of the old version are not served by the new one as they
-	// were: it may refuse what they send, or answer in a form that they do not know.
+	// Breaking reports whether the new version may refuse payloads of clients of the old one, or
+	// answer in a form that they do not know.
 	Breaking bool `json:"breaking"`
 }
 
-// Compare lists what differs between two templates: first of themselves, then of their keys in
-// the order of the new one. Of a narrowed JSON Schema it cannot always tell that everything
-// that fitted the old one fits the new one; it is Breaking then.
+// Compare lists the differences between two templates: first of the templates themselves, then of
+// their keys in the order of the new one. It cannot always decide whether every value that fits the
+// old JSON Schema fits the new one; if it cannot, the change is Breaking.
 func Compare(old, now *Template) []Change {
 	old, now = old.Complete(), now.Complete()
 	var out []Change
@@ -40,7 +40,7 @@ func Compare(old, now *Template) []Change {
 	if !sameJSON(old.ResponseSchema, now.ResponseSchema) {
 		results := now.ResponseSchema
 		if isNull(results) {
-			results = []byte(`{"type":"object"}`) // every result is one
+			results = []byte(`{"type":"object"}`) // every result is an object
 		}
 		add(!divisible(results) || !divisible(old.ResponseSchema) || !within(results, old.ResponseSchema), "another response_schema")
 	}
@@ -112,7 +112,7 @@ func orNone(s string) string {
 	return s
 }
 
-// differing returns the languages of which the texts differ, sorted.
+// differing returns the languages whose texts differ, sorted.
 func differing(a, b map[string]string) [][]byte {
 	var tags [][]byte
 	for tag, text := range a {
@@ -129,8 +129,8 @@ func differing(a, b map[string]string) [][]byte {
 	return tags
 }
 
-// schema returns the JSON Schema of the key's values. Where value_schema has a type as well,
-// values are of both.
+// schema returns the JSON Schema of the key's values. If value_schema has a type, too, values must
+// have both types.
 func (k *Key) schema() []byte {
 	members, of := membersOf(k.Value), k.Type
 	if types := typesOf(memberOf(members, "type")); of == Number && len(types) > 0 && !slices.Contains(types, Number) {

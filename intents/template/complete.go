@@ -8,13 +8,12 @@ import (
 	"slices"
 )
 
-// otherDescription is the description of the key "other" where an author has left the key
-// out.
+// otherDescription is the description of the key "other" if the author has left the key out.
 const otherDescription = "What the user wants and no other key has a place for, in the user's own words. " +
 	"Leave it out if everything has its key."
 
-// Complete returns the template with the key "other", which is added at the end if the
-// author has left it out (SDSI 4.3: every template has it). t is not changed.
+// Complete returns the template with the key "other". It adds the key at the end if the author has
+// left it out (SDSI 4.3: every template has it). It does not change t.
 func (t *Template) Complete() *Template {
 	c := t.clone()
 	if t.Key(Other) == nil {
@@ -23,7 +22,7 @@ func (t *Template) Complete() *Template {
 	return c
 }
 
-// Key returns the key of that name, nil if there is none.
+// Key returns the key with this name, nil if there is none.
 func (t *Template) Key(name string) *Key {
 	for i := range t.Keys {
 		if t.Keys[i].Name == name {
@@ -33,7 +32,7 @@ func (t *Template) Key(name string) *Key {
 	return nil
 }
 
-// clone copies what methods of this package change: the keys and their maps.
+// clone copies the parts that methods of this package change: the keys and their maps.
 func (t *Template) clone() *Template {
 	c := *t
 	c.Keys = slices.Clone(t.Keys)
@@ -43,9 +42,9 @@ func (t *Template) clone() *Template {
 	return &c
 }
 
-// Hash returns "sha256:" and the hex digest of the template in the canonical form of RFC
-// 8785. A default of null and no default have the same hash, as has a template with and
-// without an automatic key "other". It is "" for a template that is no JSON.
+// Hash returns "sha256:" and the hex digest of the template in the canonical form of RFC 8785. A
+// default of null and no default have the same hash, as has a template with and without an
+// automatic key "other". It is "" for a template that cannot be encoded as JSON.
 func (t *Template) Hash() string {
 	c := t.Complete()
 	for i := range c.Keys {

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// A word is a word of a request, with its place in the text: letters, digits and marks in a
-// row, or a sign that says something, such as "€" or "%". Scripts that put no spaces
-// between words have a word for each character. Invisible characters separate words.
+// A word is a word of a request, with its position in the text: a sequence of letters, digits and
+// marks, or a sign with a meaning, such as "€" or "%". In scripts without spaces between words each
+// character is a word. Invisible characters separate words.
 type word struct {
 	lower      string
 	start, end int
@@ -28,7 +28,7 @@ func wordsIn(text string) (out []word) {
 	}
 	for i, r := range text {
 		switch {
-		case hidden(r): // Check makes a space of it
+		case hidden(r): // Check replaces it by a space
 			flush(i)
 		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar), isSign(text, i, r):
 			flush(i)
@@ -46,8 +46,8 @@ func wordsIn(text string) (out []word) {
 	return out
 }
 
-// isSign reports signs that say something on their own: symbols, some punctuation, and the
-// minus of a number.
+// isSign reports whether a character is a sign with a meaning of its own: a symbol, some
+// punctuation, or the minus of a number.
 func isSign(text string, at int, r rune) bool {
 	if r == '-' {
 		before, _ := utf8.DecodeLastRuneInString(text[:at])
@@ -56,14 +56,14 @@ func isSign(text string, at int, r rune) bool {
 	return unicode.Is(unicode.S, r) || strings.ContainsRune("%‰#@&*§", r)
 }
 
-// coverage says which words of a request are accounted for.
+// coverage records which words of a request are assigned to a key or to "other".
 type coverage struct {
 	text   string
 	words  []word
-	mapped []bool // it is in the fragment of a key
-	left   []int  // the number of the fragment for "other" that has it; 0: none
+	mapped []bool // the word is in the fragment of a key
+	left   []int  // the number of the fragment of "other" that has the word; 0: none
 	leaves int
-	about  []word // the scenario's name; a description can claim any word, and is not believed
+	about  []word // of the scenario's name; not of its description, which could contain any word
 	idle   map[string]bool
 }
 
@@ -75,8 +75,8 @@ func newCoverage(t *Template, text string) *coverage {
 	}
 }
 
-// find returns where the request has the words of a fragment, in a row; preferably where
-// not all of them are mapped.
+// find returns the position at which the request has the words of a fragment in sequence,
+// preferably one where not all of them are mapped.
 func (c *coverage) find(fragment string) (from, to int, ok bool) {
 	f := wordsIn(fragment)
 	if len(f) == 0 {
@@ -101,13 +101,13 @@ func (c *coverage) has(fragment string) bool {
 	return ok
 }
 
-// maxBeyond is how many words that say something a fragment may have beside those of its
-// value: "the first of March next year" has four.
+// maxBeyond bounds the words with a meaning that a fragment may have beside those of its value:
+// "the first of March next year" has four.
 const maxBeyond = 4
 
-// take marks the words of a key's fragment, and returns it as the request has it. Of a
-// fragment that says much more than its value, only the value's words are marked: what else
-// it says is another key's, or goes to "other".
+// take marks the words of a key's fragment as mapped, and returns the fragment as the request has
+// it. If a fragment says much more than its value, take marks only the value's words: the other
+// words belong to another key, or go to "other".
 func (c *coverage) take(fragment string, value []byte) string {
 	from, to, _ := c.find(fragment)
 	own, beyond := map[string]bool{}, 0
@@ -127,7 +127,8 @@ func (c *coverage) take(fragment string, value []byte) string {
 	return c.span(from, to)
 }
 
-// valueWords returns the words of a value: of a string its text's, of others its JSON's.
+// valueWords returns the words of a value: of the text of a string, or of the JSON of another
+// value.
 func valueWords(value []byte) []word {
 	var s string
 	if json.Unmarshal(value, &s) == nil {
@@ -136,7 +137,7 @@ func valueWords(value []byte) []word {
 	return wordsIn(string(value))
 }
 
-// leave marks the words of a fragment, if the request has it, as one text for "other".
+// leave marks the words of a fragment as one text for "other", if the request has the fragment.
 func (c *coverage) leave(fragment string) {
 	from, to, _ := c.find(fragment)
 	c.leaves++
@@ -145,11 +146,10 @@ func (c *coverage) leave(fragment string) {
 	}
 }
 
-// other returns the texts for "other", in the request's order and words: the fragments that
-// were left to it, and what no fragment has. Of the latter, function words at both ends are
-// left out, and texts in which each word is a function word, or names the scenario or a key
-// that has a value, as "book a flight" in the scenario flight_booking. When in doubt a word
-// is kept.
+// other returns the texts for "other", in the request's order and words: the fragments marked by
+// leave, and the words that no fragment has. From the latter it removes function words at both
+// ends, and texts whose words are all function words or names of the scenario or of a key with a
+// value, such as "book a flight" in the scenario flight_booking. In doubt it keeps a word.
 func (c *coverage) other(mapped []Mapped) (out []string) {
 	about := c.about
 	for _, m := range mapped {
@@ -179,7 +179,7 @@ func (c *coverage) other(mapped []Mapped) (out []string) {
 	return out
 }
 
-// parted reports whether a punctuation mark is before a word.
+// parted reports whether a punctuation mark precedes a word.
 func (c *coverage) parted(i int) bool {
 	between := c.text[c.words[i-1].end:c.words[i].start]
 	return between != "." && between != "," && between != ":" && strings.ContainsAny(between, ",.;:!?()\n")
@@ -192,8 +192,8 @@ func (c *coverage) span(from, to int) string {
 	return c.text[c.words[from].start:c.words[to-1].end]
 }
 
-// named reports whether a word names the scenario: it is one of its words, or has the same
-// first four letters at least.
+// named reports whether a word names the scenario: it equals one of the scenario's words, or begins
+// with at least the same four letters.
 func named(about []word, w string) bool {
 	for _, a := range about {
 		n := min(len(a.lower), len(w))
@@ -204,9 +204,10 @@ func named(about []word, w string) bool {
 	return false
 }
 
-// packed returns texts as the value of the key "other": as one string where the template
-// wants that and it is short, and else as an array that is not cut by [MaxFragments] and
-// [MaxFragmentBytes]: long texts are cut, and then neighbours joined while there are too many.
+// packed returns texts as the value of the key "other": one string if the template requires a
+// string and it is short, otherwise an array. The array stays within [MaxFragments] and
+// [MaxFragmentBytes], so that nothing of it is lost: packed splits long texts, and joins neighbours
+// while there are too many.
 func packed(texts []string, typ Type) json.RawMessage {
 	if joined := strings.Join(texts, "; "); typ == String && len(joined) <= MaxFragmentBytes {
 		return text(joined)
@@ -234,8 +235,8 @@ func packed(texts []string, typ Type) json.RawMessage {
 	return marshal(few)
 }
 
-// functionWordsOf returns the function words of the language that the request seems to be
-// in: of another, they may say something ("son", "bin").
+// functionWordsOf returns the function words of the request's probable language, because function
+// words of another language may have a meaning ("son", "bin").
 func functionWordsOf(words []word) map[string]bool {
 	best, most := functionWords()[0], 0
 	for _, list := range functionWords() {
@@ -252,9 +253,9 @@ func functionWordsOf(words []word) map[string]bool {
 	return best
 }
 
-// functionWords say nothing on their own: articles, prepositions, conjunctions, pronouns,
-// auxiliary verbs and courtesy, of English, German, French and Spanish. Negations, numbers
-// and words that limit or offer a choice are not among them, and no word that could be a
+// functionWords are the words of English, German, French and Spanish that have no meaning on their
+// own: articles, prepositions, conjunctions, pronouns, auxiliary verbs and courtesy. They include
+// no negations, no numbers, no words that limit or offer a choice, and no word that could be a
 // wish.
 var functionWords = sync.OnceValue(func() (out []map[string]bool) {
 	for _, list := range []string{

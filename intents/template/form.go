@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// UnknownPolicy says what happens to keys of a payload that the template does not have.
+// UnknownPolicy decides about keys of a payload that the template does not have.
 type UnknownPolicy int
 
 const (
@@ -22,19 +22,19 @@ const (
 type FormOptions struct {
 	// Unknown is the policy for unknown keys. Default: UnknownToOther.
 	Unknown UnknownPolicy
-	// Withdrawn are keys that patches had and have no more (SDSI 6.2.3). A payload with
-	// one of them is accepted with a warning. A key that the template has, or whose name is a
-	// property of one that it has, is ignored here.
+	// Withdrawn are keys that patches had before (SDSI 6.2.3). A payload with one of them is
+	// accepted with a warning. Keys that the template has, and keys whose name is the property of a
+	// key in the template, are ignored.
 	Withdrawn []Key
 }
 
-// A Form checks payloads against one template. Any number of goroutines may use it at once.
+// A Form checks payloads against one template. It is safe for concurrent use.
 type Form struct {
 	template  *Template
 	id        string
-	keys      []formKey // of the template in its order, then the withdrawn ones
+	keys      []formKey // the template's keys in order, then the withdrawn ones
 	byName    map[string]int
-	schema    *schema.Schema // of every value; nothing is required
+	schema    *schema.Schema // of all values; no key is required
 	unknown   UnknownPolicy
 	required  int  // number of keys that are required
 	otherAt   int  // index of "other"
@@ -42,11 +42,11 @@ type Form struct {
 	extra     int  // bytes of defaults and other names, at most
 }
 
-// A formKey is a key with what a payload's check needs.
+// A formKey is a key, prepared for checking payloads.
 type formKey struct {
 	Key
 	withdrawn bool
-	prefix    []byte // the name by which the handler knows it, as JSON, and a colon
+	prefix    []byte // the key's name for the handler as JSON, and a colon
 	wants     string // its rule, for messages
 }
 
@@ -65,7 +65,7 @@ func NewForm(t *Template, o FormOptions) (*Form, error) {
 			all.Keys = append(all.Keys, k)
 		}
 	}
-	if len(all.Keys) > own { // beyond the bounds of a template, if need be: clients may still send them
+	if len(all.Keys) > own { // even beyond the limits of a template, because clients may still send them
 		if s, err = schema.Compile(valuesSchema(all.Keys, slices.Repeat([]bool{true}, len(all.Keys)))); err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func NewForm(t *Template, o FormOptions) (*Form, error) {
 	return f, nil
 }
 
-// wants says in a few words what the key's value must be.
+// wants describes in a few words what the key's value must be.
 func (k *Key) wants() string {
 	need := "optional"
 	if k.Required {

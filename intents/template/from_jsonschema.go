@@ -14,15 +14,14 @@ import (
 )
 
 // FromJSONSchema makes a template from the JSON Schemas of an agent's contract, AAIF's
-// io.input_schema and io.output_schema (nil: none): a property becomes a key, its
-// description the semantic_description, and what constrains its values the value_schema.
-// Local references are written out. A property without a description gets a plain one made
-// from its name.
+// io.input_schema and io.output_schema (nil: none): a property becomes a key, its description the
+// semantic_description, and its constraints the value_schema. Local references are replaced by
+// their targets. A property without a description gets a plain one made from its name.
 //
-// Key names are in snake_case. A property with another name, for instance departureDate,
-// becomes the key departure_date with [Key.Property], so that the handler gets its own
-// names. Rules at the top of input that are not about one property (allOf,
-// dependentRequired, …) are not in the template: the agent's own schema still holds them.
+// Key names are in snake_case. A property with another name, for instance departureDate, becomes
+// the key departure_date with [Key.Property], so that the handler gets its own names. The template
+// lacks rules at the top of input that concern several properties (allOf, dependentRequired, …);
+// the agent's own schema still enforces them.
 //
 // id and scenario may be empty if input came from [Template.JSONSchema]. The error is an
 // [*Error] with all problems; its pointers refer to input, or to the template's members.
@@ -39,7 +38,7 @@ func FromJSONSchema(id, scenario string, input, output json.RawMessage) (*Templa
 type conversion struct {
 	report
 	root  []byte
-	spent int // bytes that references have written out
+	spent int // bytes of inlined references
 }
 
 func (c *conversion) template(id, scenario string, input, output json.RawMessage) *Template {
@@ -73,7 +72,7 @@ func (c *conversion) template(id, scenario string, input, output json.RawMessage
 		case "properties":
 			properties = membersOf(m.value)
 		case extension:
-			_ = json.Unmarshal(m.value, &x) // of a wrong form: as if it were not there
+			_ = json.Unmarshal(m.value, &x) // an extension of a wrong form is ignored
 		}
 	}
 	t.Language, t.ResponseSchema = x.Language, x.ResponseSchema
@@ -147,7 +146,7 @@ func (c *conversion) key(m member) (Key, bool) {
 		case "deprecated":
 			k.Deprecated = string(m.value) == "true"
 		case extension:
-			_ = json.Unmarshal(m.value, &x) // of a wrong form: as if it were not there
+			_ = json.Unmarshal(m.value, &x) // an extension of a wrong form is ignored
 		default:
 			if m.name == "title" {
 				title = plainText(m.value)
@@ -179,8 +178,8 @@ func (c *conversion) key(m member) (Key, bool) {
 	return k, true
 }
 
-// other takes a property with the name of the key "other": it must accept strings, since
-// the key is always accepted.
+// other converts a property with the name of the key "other". It must accept strings, because this
+// key is always accepted.
 func (c *conversion) other(k *Key, p string, members []member, x keyExtension) {
 	if x.Type != "" {
 		k.Type, k.Value = x.Type, nil
@@ -197,7 +196,7 @@ func (c *conversion) other(k *Key, p string, members []member, x keyExtension) {
 	c.add(p, "other", "rename the property: other is the key for words that fit no other one", "the property other must be a string or an array of strings without more rules")
 }
 
-// typeOf returns the one type of a property; null beside it means optional, and is dropped.
+// typeOf returns the only type of a property; null beside it means optional, and is ignored.
 func typeOf(raw []byte) Type {
 	if one := textOf(raw); one != "" {
 		return Type(one)

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// unwrapped returns the members of a property's schema; {"anyOf": [S, {"type": "null"}]},
-// which generators write for an optional value, becomes S.
+// unwrapped returns the members of a property's schema. {"anyOf": [S, {"type": "null"}]}, which
+// generators write for an optional value, becomes S.
 func unwrapped(members []member) []member {
 	for i, m := range members {
 		if m.name != "anyOf" && m.name != "oneOf" {

@@ -8,14 +8,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits of references that are written out.
+// Limits of inlined references.
 const (
 	maxInlineDepth = 16 // references within references
 	maxInlined     = 4 * MaxBytes
 )
 
-// inline returns a schema with its local references written out, and without definitions.
-// The agent's schema has been compiled, so that every reference has a target.
+// inline returns a schema with its local references replaced by their targets, and without
+// definitions. The agent's schema has been compiled, so every reference has a target.
 func (c *conversion) inline(raw []byte, pointer string, depth int) []byte {
 	if jsontext.Value(raw).Kind() != '{' {
 		return raw
@@ -68,9 +68,9 @@ func (c *conversion) inlineAny(raw []byte, p string, depth int) []byte {
 	return append(b, ']')
 }
 
-// joined puts a reference's target beside the members that stand beside the reference.
-// Annotations that stand there win; if both constrain the value with one keyword, the
-// target becomes a part of allOf.
+// joined merges a reference's target with the members beside the reference. Annotations beside the
+// reference take precedence. If both use the same keyword to constrain the value, the target
+// becomes a part of allOf.
 func joined(own, target []member) []member {
 	names := map[string]bool{}
 	for _, m := range own {
@@ -118,7 +118,7 @@ func (c *conversion) target(ref, p string) []byte {
 
 var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
-// child returns a member or an item of a value, nil if there is none.
+// child returns a member or an item of a value; nil if there is none.
 func child(raw []byte, token string) []byte {
 	for _, m := range membersOf(raw) {
 		if m.name == token {

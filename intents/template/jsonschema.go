@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 )
 
-// extension is the member of a JSON Schema that carries what JSON Schema has no word for.
+// extension is the member of a JSON Schema for properties of a template that JSON Schema cannot
+// express.
 const extension = "x-sdsi"
 
 // Members of the extension: at the top of a schema, and in a property.
@@ -16,18 +17,18 @@ type (
 		ResponseSchema json.RawMessage `json:"response_schema,omitempty"`
 	}
 	keyExtension struct {
-		Type         Type              `json:"key_type,omitempty"` // of "other", whose schema has two types
+		Type         Type              `json:"key_type,omitempty"` // only for "other", whose schema has two types
 		Descriptions map[string]string `json:"semantic_descriptions,omitempty"`
-		Value        json.RawMessage   `json:"value_schema,omitempty"` // where its members cannot stand beside the key's
+		Value        json.RawMessage   `json:"value_schema,omitempty"` // if its members cannot be merged with the key's
 		Property     string            `json:"property,omitempty"`
 		Experimental bool              `json:"experimental,omitempty"`
 	}
 )
 
-// JSONSchema returns the JSON Schema (2020-12) of the payloads that fill the template. It
-// says nothing about keys that the template does not have: that is the policy of a [Form].
-// Members named x-sdsi carry what JSON Schema has no word for, so that [FromJSONSchema]
-// returns the same template. It is nil for a template that is not valid.
+// JSONSchema returns the JSON Schema (2020-12) of the payloads that fill the template. It does not
+// restrict keys that the template does not have: the policy of a [Form] decides about them. Members
+// named x-sdsi contain what JSON Schema cannot express, so that [FromJSONSchema] returns the same
+// template. It is nil for an invalid template.
 func (t *Template) JSONSchema() json.RawMessage {
 	if t.Validate() != nil {
 		return nil
@@ -86,11 +87,10 @@ func (k *Key) appendSchema(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ownMembers are what a property has of a key, apart from its value_schema.
+// ownMembers are the members of a property that come from the key and not from its value_schema.
 var ownMembers = map[string]bool{"type": true, "description": true, "default": true, "deprecated": true, extension: true}
 
-// beside reports whether a value_schema's members can stand beside the key's own in one
-// object.
+// beside reports whether a value_schema's members and the key's own fit into one object.
 func beside(members []member) bool {
 	for _, m := range members {
 		if ownMembers[m.name] {

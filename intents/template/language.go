@@ -7,14 +7,14 @@ import (
 	"golang.org/x/text/language"
 )
 
-// maxPreferred is the most bytes of a preferred_language that are examined.
+// maxPreferred bounds the examined bytes of a preferred_language.
 const maxPreferred = 256
 
-// In returns the template in the language that fits preferred best, and the tag of that
-// language: every key has one description, and Language is the tag. preferred is a BCP 47
-// tag or a list in the form of Accept-Language. If preferred is empty, malformed or fits
-// no language of the template, the descriptions are the default ones. A key without a
-// description in the language keeps its default one.
+// In returns the template in the language that fits preferred best, and the tag of that language.
+// In the result every key has one description, and Language is the tag. preferred is a BCP 47 tag
+// or a list in the form of Accept-Language. If preferred is empty, malformed or fits no language of
+// the template, the descriptions are the default ones. A key without a description in the language
+// keeps its default one.
 func (t *Template) In(preferred string) (*Template, string) {
 	c := t.clone()
 	tag := t.match(preferred)
@@ -84,7 +84,7 @@ func best(tags []string, wanted []language.Tag) (int, language.Confidence) {
 	return i, confidence
 }
 
-// Languages returns the languages of which the template has descriptions, sorted.
+// Languages returns the languages in which the template has descriptions, sorted.
 func (t *Template) Languages() []string {
 	var all []string
 	if t.Language != "" {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Listed returns what a list of scenarios says of the template.
+// Listed returns the template's entry for a list of scenarios.
 func (t *Template) Listed() Listed {
 	return Listed{Scenario: t.Scenario, SchemaID: t.SchemaID, Description: t.Description, Languages: t.Languages(), Hash: t.Hash()}
 }
 
-// LessID orders ids of versions as people do: numbers in them by value, so that v9 comes
+// LessID compares ids of versions in natural order: numbers in them by value, so that v9 comes
 // before v10.
 func LessID(a, b string) bool {
 	for a != "" && b != "" {
@@ -31,7 +31,7 @@ func LessID(a, b string) bool {
 	return len(a) < len(b)
 }
 
-// digits returns how many digits s begins with.
+// digits returns the number of digits at the beginning of s.
 func digits(s string) int {
 	i := 0
 	for i < len(s) && '0' <= s[i] && s[i] <= '9' {

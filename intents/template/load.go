@@ -16,11 +16,11 @@ const Suffix = ".sdsi.json"
 // maxFiles is the most templates of one folder.
 const maxFiles = 1_000
 
-// Load reads the template of a file, or those of the files in a folder whose names end in
-// [Suffix], ordered by file name. It is for templates of one's own, and so refuses members
-// that are not known, unless their names begin with x-. Two files with one schema_id are an
-// error: a version has one meaning. The error joins the problems of all files, an [*Error]
-// for each; with it, Load returns the templates that are sound.
+// Load reads the template of a file, or those of the files in a folder whose names end in [Suffix],
+// ordered by file name. It is for the user's own templates, so it refuses unknown members, unless
+// their names begin with x-. Two files with one schema_id are an error, because a version has one
+// content. The error joins the problems of all files, an [*Error] for each; Load then still returns
+// the valid templates.
 func Load(path string) ([]*Template, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func Load(path string) ([]*Template, error) {
 	return load(os.DirFS(filepath.Dir(path)), filepath.Dir(path), []string{filepath.Base(path)})
 }
 
-// loadFolder reads a folder, which errors name dir.
+// loadFolder reads a folder; errors name it by dir.
 func loadFolder(fsys fs.FS, dir string) ([]*Template, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -76,7 +76,7 @@ func load(fsys fs.FS, dir string, names []string) ([]*Template, error) {
 }
 
 func loadOne(fsys fs.FS, name, shown string) (*Template, error) {
-	// To open a named pipe waits for its writer, for ever if there is none.
+	// Opening a named pipe blocks until there is a writer.
 	if info, err := fs.Stat(fsys, name); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && strings.HasSuffix(name, Suffix) {
 		return nil, &Error{Subject: shown, Problems: []Problem{{Rule: "file", Message: "is a named pipe, and not a file"}}}
 	}

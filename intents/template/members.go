@@ -7,7 +7,7 @@ import (
 
 const maxID = 128
 
-// object writes an object of the members that have a value.
+// object returns an object with the members that have a value.
 func object(members ...member) json.RawMessage {
 	members = slices.DeleteFunc(slices.Clone(members), func(m member) bool { return len(m.value) == 0 })
 	return orEmpty(objectOf(members))
@@ -20,7 +20,7 @@ func text(s string) json.RawMessage {
 	return quoteJSON(s)
 }
 
-// marshal encodes what cannot fail to be encoded; nil if it is empty.
+// marshal encodes a value whose encoding cannot fail; nil if it is empty.
 func marshal(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil || string(raw) == "{}" || string(raw) == "[]" || string(raw) == "null" {

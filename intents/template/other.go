@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Bounds of what reaches an agent through "other".
+// Limits of the texts that reach an agent through "other".
 const (
 	MaxFragments     = 20    // fragments of one payload
 	MaxFragmentBytes = 1_000 // of one fragment
@@ -61,7 +61,7 @@ func WithoutTruth(fragment string) string {
 // strings, as [Form.Check] does: cleaned, without empty ones, and bounded.
 func OtherTexts(value json.RawMessage) []string { return textsOf(value).texts }
 
-// otherTexts are the texts of "other", cleaned and bounded.
+// otherTexts are the cleaned and bounded texts of "other".
 type otherTexts struct {
 	texts []string
 	cut   bool // something was left out
@@ -92,8 +92,7 @@ func (f *otherTexts) take(s string) {
 	f.texts = append(f.texts, clip.Text(s, MaxFragmentBytes))
 }
 
-// visible replaces the characters that readers do not see by spaces, line breaks and tabs
-// too, and trims.
+// visible replaces invisible characters, line breaks and tabs by spaces, and trims the text.
 func visible(s string) string {
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		if hidden(c) {

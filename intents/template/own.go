@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// plainKeywords are the keywords of JSON Schema that are about values of all types.
+// plainKeywords are the keywords of JSON Schema that apply to values of all types.
 var plainKeywords = func() map[string]bool {
 	m := map[string]bool{}
 	for _, k := range strings.Fields("type enum const allOf anyOf oneOf not if then else title description default examples $comment deprecated readOnly writeOnly contentSchema") {
@@ -16,8 +16,8 @@ var plainKeywords = func() map[string]bool {
 	return m
 }()
 
-// own adds the problems of a template of one's own that is sound, and yet not what its author
-// can have meant. Those of others are not examined for them.
+// own adds the problems of a valid template that its author cannot have meant. It is only called
+// for the user's own templates.
 func (r *report) own(t *Template) {
 	for i := range t.Keys {
 		k, p := &t.Keys[i], at("/keys", i)
@@ -45,8 +45,7 @@ func (r *report) own(t *Template) {
 	}
 }
 
-// seen adds a problem if a JSON value has a character that readers do not see in one of its
-// strings.
+// seen adds a problem if a string in a JSON value has an invisible character.
 func (r *report) seen(p string, raw []byte) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
 	before := len(r.problems)

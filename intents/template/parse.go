@@ -16,10 +16,10 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// Limits of a template. They bound what a peer's template costs, and what of it can reach
+// Limits of a template. They bound the cost of a peer's template, and the part of it that can reach
 // a model's prompt.
 const (
-	MaxBytes       = 128 << 10 // of a template's or a patch's text
+	MaxBytes       = 128 << 10 // of the text of a template or patch
 	MaxKeys        = 200
 	MaxDescription = 4_000 // characters of a semantic_description
 	maxDefault     = 4 << 10
@@ -32,7 +32,7 @@ var templateSchema []byte
 //go:embed patch.schema.json
 var patchSchema []byte
 
-// Compiled schemas of ours.
+// The compiled schemas of this package.
 var (
 	compiledTemplate = compiled(func() []byte { return templateSchema })
 	compiledPatch    = compiled(func() []byte { return patchSchema })
@@ -51,10 +51,9 @@ func compiled(raw func() []byte) func() *schema.Schema {
 }
 
 // Parse reads one template and adds the key "other" if its author left it out. Names are
-// case-sensitive, and no member may stand twice. Members that this package does not know
-// are ignored, because other implementations may have their own; a name that differs from
-// a known one in case or punctuation only is refused. The error is an [*Error] with all
-// problems.
+// case-sensitive, and duplicate members are refused. Unknown members are ignored, because other
+// implementations may have their own; but a name that differs from a known one only in case or
+// punctuation is refused. The error is an [*Error] with all problems.
 func Parse(raw []byte) (*Template, error) {
 	var r report
 	t := r.parse(raw, false)
@@ -91,7 +90,7 @@ func (t *Template) compile() (*schema.Schema, error) {
 	return s, nil
 }
 
-// marshal returns the template as JSON, once its raw parts are known to be JSON.
+// marshal checks that the raw parts of a template are JSON, and returns the template as JSON.
 func (r *report) marshal(t *Template) ([]byte, bool) {
 	r.rawPart("/response_schema", t.ResponseSchema)
 	for i := range t.Keys {
@@ -122,8 +121,8 @@ func (r *report) rawPart(pointer string, raw stdjson.RawMessage) {
 	}
 }
 
-// parse reads a template. strict refuses members that are not known. The template has a
-// meaning only if there are no problems.
+// parse reads a template. strict refuses unknown members. The result is valid only if there are no
+// problems.
 func (r *report) parse(raw []byte, strict bool) *Template {
 	if len(raw) > MaxBytes {
 		r.add("", "limit", remedies["limit"], "has more than %d bytes", MaxBytes)
@@ -146,7 +145,7 @@ func (r *report) parse(raw []byte, strict bool) *Template {
 	return t
 }
 
-// rootFails reports whether the document is no object.
+// rootFails reports whether the document is not an object.
 func (r *report) rootFails() bool {
 	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Pointer == "" && p.Rule == "type" })
 }
@@ -166,8 +165,8 @@ func decodeMember(t *Template, m member) {
 	}
 }
 
-// keys reads key definitions. A key with a member of a wrong type stays zero: its problems
-// are known.
+// keys reads key definitions. A key with a member of a wrong type stays zero, because its problems
+// are reported already.
 func (r *report) keys(raw []byte, pointer string, strict bool) []Key {
 	items := itemsOf(raw)
 	if len(items) > MaxKeys {
@@ -191,7 +190,7 @@ func (r *report) keys(raw []byte, pointer string, strict bool) []Key {
 	return keys
 }
 
-// The members that are known.
+// The known members.
 var (
 	templateMembers = knownMembers("schema_id", "scenario", "description", "language", "keys", "response_schema", "client")
 	keyMembers      = knownMembers("key_name", "key_type", "required", "default_value", "semantic_description",
@@ -211,8 +210,8 @@ func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
 }
 
-// names refuses members whose names are almost those of known ones, and, if strict, all
-// that are not known and do not begin with x-.
+// names refuses members whose names are similar to known ones, and, if strict, all unknown members
+// whose names do not begin with x-.
 func (r *report) names(all []member, pointer string, known map[string]string, strict bool) {
 	for _, m := range all {
 		want, near := known[plainName(m.name)]
@@ -274,7 +273,7 @@ func itemsOf(raw []byte) [][]byte {
 	return all
 }
 
-// textOf returns a JSON string's text, "" for any other value.
+// textOf returns the text of a JSON string, "" for any other value.
 func textOf(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return ""

@@ -16,10 +16,9 @@ const MaxPatchKeys = 50
 // MaxPatches is the most patches beside one template.
 const MaxPatches = 200
 
-// ParsePatch reads one patch (SDSI 6.2.2). Unlike [Parse] it refuses members that are not
-// known, unless their names begin with x-: a patch can add optional keys and improve
-// descriptions, and anything else that it says is an error and no detail to ignore. The
-// error is an [*Error] with all problems.
+// ParsePatch reads one patch (SDSI 6.2.2). Unlike [Parse] it refuses unknown members, unless their
+// names begin with x-: a patch can only add optional keys and improve descriptions, so any other
+// content is an error that must not be ignored. The error is an [*Error] with all problems.
 func ParsePatch(raw []byte) (*Patch, error) {
 	var r report
 	p := r.parsePatch(raw)
@@ -51,7 +50,7 @@ func (p *Patch) Validate() error {
 	return r.err("patch")
 }
 
-// texts adds the problems of texts that are lost when they are written as JSON.
+// texts adds the problems of texts that JSON cannot represent.
 func (r *report) texts(p *Patch) {
 	for i, k := range p.NewKeys {
 		r.key(&Key{Name: k.Name, Description: k.Description, Descriptions: k.Descriptions, Property: k.Property}, at("/new_keys", i))
@@ -92,7 +91,7 @@ func (r *report) parsePatch(raw []byte) *Patch {
 	return p
 }
 
-// newKeys reads key definitions and holds them to the schema of a template's keys.
+// newKeys reads key definitions, and validates them against the schema of a template's keys.
 func (r *report) newKeys(raw []byte) []Key {
 	items := itemsOf(raw)
 	if len(items) > MaxPatchKeys {
@@ -126,7 +125,7 @@ func (r *report) time(p string, raw []byte) time.Time {
 	return t
 }
 
-// patch adds the problems that patch.schema.json has no words for.
+// patch adds the problems that patch.schema.json cannot express.
 func (r *report) patch(p *Patch) {
 	if len(p.NewKeys)+len(p.ModifiedKeys) == 0 && len(r.problems) == 0 {
 		r.add("", "empty", "add new_keys or modified_keys", "changes nothing")
@@ -163,11 +162,11 @@ func (r *report) patch(p *Patch) {
 	}
 }
 
-// Expired reports whether the patch must not be used any more at a time.
+// Expired reports whether the patch must not be used any more at the given time.
 func (p *Patch) Expired(at time.Time) bool { return !at.Before(p.Expires) }
 
-// Hash returns "sha256:" and the hex digest of the patch in the canonical form of RFC
-// 8785, "" for a patch that is no JSON.
+// Hash returns "sha256:" and the hex digest of the patch in the canonical form of RFC 8785, "" for
+// a patch that cannot be encoded as JSON.
 func (p *Patch) Hash() string {
 	raw, err := stdjson.Marshal(p)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// MaxPayload is the most bytes of a payload with its schema_id.
+// MaxPayload bounds the bytes of a payload with its schema_id.
 const MaxPayload = 256 << 10
 
 var compiledPayload = compiled(func() []byte {
@@ -26,9 +26,9 @@ var compiledPayload = compiled(func() []byte {
 
 var payloadMembers = knownMembers("schema_id", "payload", "fragments", "schema_updates")
 
-// ParsePayload reads what a client sends (SDSI 5.1): {"schema_id": …, "payload": {…}}. It
-// does not know the template; see [Form.Check]. Other members are ignored. The error is an
-// [*Error] with all problems. The payload shares no memory with raw.
+// ParsePayload reads what a client sends (SDSI 5.1): {"schema_id": …, "payload": {…}}. It does not
+// check the payload against the template; see [Form.Check]. Other members are ignored. The error is
+// an [*Error] with all problems. The payload shares no memory with raw.
 func ParsePayload(raw []byte) (*Payload, error) {
 	var r report
 	p := r.payload(raw, compiledPayload())
@@ -64,8 +64,8 @@ func (r *report) payload(raw []byte, s *schema.Schema) *Payload {
 	return p
 }
 
-// fragmentsOf reads the fragments of keys. They are evidence and no values: what is not a
-// text, or too much, is left out.
+// fragmentsOf reads the fragments of keys. They are only evidence, so fragments that are not texts,
+// or exceed the limits, are left out without an error.
 func fragmentsOf(raw []byte) map[string]string {
 	var out map[string]string
 	for _, m := range membersOf(raw) {

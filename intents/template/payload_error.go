@@ -7,7 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Bounds of a [PayloadError].
+// Limits of a [PayloadError].
 const (
 	maxKeyProblems      = MaxKeys + 50
 	maxPerKey           = 3
@@ -15,23 +15,23 @@ const (
 	maxErrorText        = 8 << 10
 )
 
-// A KeyProblem is one thing that is wrong with one key of a payload.
+// A KeyProblem is one error in one key of a payload.
 type KeyProblem struct {
-	Key         string `json:"key"`                            // its name; "" is the whole payload
+	Key         string `json:"key"`                            // its name; "": the whole payload
 	Pointer     string `json:"pointer,omitempty"`              // of the value in the payload
 	Rule        string `json:"rule"`                           // "required", "unknown", or a keyword of JSON Schema
-	Message     string `json:"message"`                        // what is wrong; no value of the payload
+	Message     string `json:"message"`                        // what is wrong; contains no value of the payload
 	Description string `json:"semantic_description,omitempty"` // of the key, at most 400 bytes
 	Remedy      string `json:"remedy,omitempty"`               // what to send instead
 }
 
-// PayloadError says why a payload was refused: every key that is wrong, its rule, its
-// description and what to do, so that a model can repair its call. It has no value of the
+// PayloadError says why a payload was refused: it lists each wrong key with its rule, its
+// description and a remedy, so that a model can repair its call. It contains no value of the
 // payload, and its size is bounded.
 type PayloadError struct {
 	SchemaID  string       `json:"schema_id"`
 	Problems  []KeyProblem `json:"problems"`
-	Truncated bool         `json:"truncated,omitempty"` // there are more problems than are listed
+	Truncated bool         `json:"truncated,omitempty"` // there are more problems than listed
 }
 
 // Error lists the problems, one in each line, in at most 8 KiB.

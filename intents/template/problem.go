@@ -11,11 +11,11 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// A Problem is one thing that is wrong with a template, a patch or a payload envelope.
+// A Problem is one error in a template, a patch or a payload envelope.
 type Problem struct {
-	Pointer string `json:"pointer"` // JSON pointer (RFC 6901) of the value; "" is the whole document
-	Rule    string `json:"rule"`    // the rule that is broken: a keyword of JSON Schema, or a word such as "unique"
-	Message string `json:"message"` // what is wrong; names and types, never long values
+	Pointer string `json:"pointer"` // JSON pointer (RFC 6901) of the value; "": the whole document
+	Rule    string `json:"rule"`    // the violated rule: a keyword of JSON Schema, or a word such as "unique"
+	Message string `json:"message"` // what is wrong; contains names and types, never long values
 	Remedy  string `json:"remedy,omitempty"`
 }
 
@@ -28,14 +28,14 @@ func (p Problem) String() string {
 	return text
 }
 
-// MaxProblems is the most problems that an [Error] lists; beyond it, Truncated is set.
+// MaxProblems bounds the problems that an [Error] lists; beyond it, Truncated is set.
 const MaxProblems = 100
 
 // Error lists all problems of one document.
 type Error struct {
 	Subject   string // what the document is, for instance a file's name; "": a template
 	Problems  []Problem
-	Truncated bool // there are more problems than are listed
+	Truncated bool // there are more problems than listed
 }
 
 // Error lists the first twenty problems, one in each line.
@@ -91,8 +91,8 @@ func (r *report) within(pointer string) bool {
 	return false
 }
 
-// structure adds the problems that a JSON Schema of ours finds in raw. It reports whether
-// raw can be read at all: it is JSON without a duplicate name, and within the limits.
+// structure adds the problems that a JSON Schema of this package finds in raw. It reports whether
+// raw can be decoded: it is JSON without duplicate names, and within the limits.
 func (r *report) structure(s *schema.Schema, raw []byte, under string) bool {
 	if len(raw) == 0 {
 		r.add("", "json", remedies["json"], "is empty")
@@ -115,7 +115,7 @@ func (r *report) structure(s *schema.Schema, raw []byte, under string) bool {
 	return true
 }
 
-// remedyAt returns what to do about a problem that a schema of ours has found.
+// remedyAt returns the remedy for a problem that a schema of this package has found.
 func remedyAt(p schema.Problem) string {
 	switch p.Keyword {
 	case "required":
@@ -133,7 +133,7 @@ func remedyAt(p schema.Problem) string {
 	return cmp.Or(remedies[last], remedies[p.Keyword])
 }
 
-// remedies says what to do, by the member that is wrong or the rule that it breaks.
+// remedies are the remedies, by the wrong member or by the violated rule.
 var remedies = map[string]string{
 	"schema_id":             "a letter or digit, then up to 127 letters, digits and . _ : / @ + -, for instance flight_booking_v1",
 	"patch_id":              "a letter or digit, then up to 127 letters, digits and . _ : / @ + -",

@@ -14,13 +14,13 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// reservedNames have a meaning in JavaScript's objects, where most agents of others keep
-// their payloads. The other such names, for instance __proto__, are not in snake_case.
+// reservedNames have a special meaning in JavaScript's objects, in which many other agents store
+// payloads. Other such names, for instance __proto__, are not in snake_case.
 var reservedNames = map[string]bool{"constructor": true, "prototype": true}
 
-// template adds the problems that template.schema.json has no words for, and returns the
-// compiled schema of the values, nil if there is a problem with them. Members of the zero
-// value have been reported before.
+// template adds the problems that template.schema.json cannot express, and returns the compiled
+// schema of the values, nil if there is a problem with them. Missing members have been reported
+// before.
 func (r *report) template(t *Template) *schema.Schema {
 	r.text("/scenario", t.Scenario, false)
 	r.text("/description", t.Description, true)
@@ -86,7 +86,7 @@ func (r *report) key(k *Key, p string) {
 	r.valueSchema(k, p)
 }
 
-// other adds what section 4.3 says about the key "other".
+// other adds the problems of the key "other" (SDSI 4.3).
 func (r *report) other(k *Key, p string) {
 	if k.Required {
 		r.add(p+"/required", "other", "write false", "the key other is always optional (SDSI 4.3)")
@@ -134,7 +134,7 @@ func (r *report) refusedSchema(p string, err error) {
 	r.truncated = r.truncated || refused.Truncated
 }
 
-// language adds a problem if tag is no BCP 47 tag, and returns its canonical form.
+// language adds a problem if tag is not a BCP 47 tag, and returns its canonical form.
 func (r *report) language(p, tag string) string {
 	if tag == "" {
 		return ""
@@ -147,9 +147,9 @@ func (r *report) language(p, tag string) string {
 	return parsed.String()
 }
 
-// text adds a problem if s has a character that people do not see. Such characters hide
-// orders to a model, or make two names look alike. Line breaks and tabs are allowed where
-// lines is set. The joiners U+200C and U+200D are allowed: several scripts need them.
+// text adds a problem if s has an invisible character. Such characters can hide instructions to a
+// model, or make two names look alike. Line breaks and tabs are allowed if lines is set. The
+// joiners U+200C and U+200D are allowed: several scripts need them.
 func (r *report) text(p, s string, lines bool) {
 	if !utf8.ValidString(s) {
 		r.add(p, "text", "write UTF-8", "is not valid UTF-8")
@@ -167,8 +167,8 @@ func (r *report) text(p, s string, lines bool) {
 	}
 }
 
-// hidden reports whether a character is not seen: controls, marks of direction, tags,
-// variation selectors of the supplement, and characters without a meaning of their own.
+// hidden reports whether a character is invisible: controls, marks of direction, tags, variation
+// selectors of the supplement, and characters without a meaning of their own.
 func hidden(c rune) bool {
 	switch {
 	case c == '\u200c' || c == '\u200d':

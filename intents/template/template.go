@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Other is the name of the key that every template has (SDSI 4.3): optional, a string
-// or an array of strings. It has what fits no other key, in natural language.
+// Other is the name of the key that every template has (SDSI 4.3): optional, a string or an array
+// of strings. It contains, in natural language, what fits no other key.
 const Other = "other"
 
-// A Template is one version of what an agent wants to know in one scenario (SDSI 4.1).
+// A Template is one version of the data that an agent needs in one scenario (SDSI 4.1).
 type Template struct {
 	// SchemaID identifies this version among the agent's templates. Required.
 	SchemaID string `json:"schema_id"`
-	// Scenario names the interaction, as in "flight_booking". Required.
+	// Scenario names the interaction, for example "flight_booking". Required.
 	Scenario string `json:"scenario"`
-	// Description says in a line what the scenario is for.
+	// Description describes the scenario in one line.
 	Description string `json:"description,omitempty"`
 	// Language is the language of the descriptions, a BCP 47 tag. Default: not known.
 	Language string `json:"language,omitempty"`
@@ -33,7 +33,8 @@ type Key struct {
 	Type Type `json:"key_type"`
 	// Required says that a payload must have the key.
 	Required bool `json:"required"`
-	// Default is the value of the key if a payload has none. null, like nothing: no default.
+	// Default is the value of the key if a payload has none. null means no default, as does a
+	// missing member.
 	Default json.RawMessage `json:"default_value,omitempty"`
 	// Description explains the meaning, the values that are accepted, and how words
 	// become values. It is part of the client's prompt.
@@ -44,9 +45,8 @@ type Key struct {
 	// Value is a JSON Schema that the key's value must fit, for example
 	// {"enum":["economy","business"]} or {"minimum":1,"maximum":9}.
 	Value json.RawMessage `json:"value_schema,omitempty"`
-	// Property is the name that the agent's own schema has for the key. Default: Name.
-	// [Filled] has the values by these names. [FromJSONSchema] sets it where a property
-	// is not in snake_case.
+	// Property is the key's name in the agent's own schema. Default: Name. [Filled] has the values
+	// by these names. [FromJSONSchema] sets it for a property that is not in snake_case.
 	Property string `json:"property,omitempty"`
 	// Experimental marks a key on trial (SDSI 6.2.3).
 	Experimental bool `json:"experimental,omitempty"`
@@ -68,21 +68,20 @@ const (
 	Null    Type = "null"
 )
 
-// A Payload is what a client sends: the version that it has filled, and the values
-// (SDSI 5.1).
+// A Payload is the message of a client: the version that it has filled, and the values (SDSI 5.1).
 type Payload struct {
 	SchemaID string          `json:"schema_id"`
 	Payload  json.RawMessage `json:"payload"`
-	// Fragments are the words that keys on trial were made of, by key: the agent's evidence
-	// of how well clients understand the key. See [Mapping.Evidence].
+	// Fragments are, by key, the client's words from which it made the values of keys on trial.
+	// They show the agent how well clients understand a key. See [Mapping.Evidence].
 	Fragments map[string]string `json:"fragments,omitempty"`
 	// NoUpdates asks the agent to learn nothing from this payload, and to send no
 	// suggestion. On the wire it is "schema_updates": false.
 	NoUpdates bool `json:"-"`
 }
 
-// A Patch adds to a template what was learned from the key "other" (SDSI 6.2.2). It
-// cannot remove a key or change a key's type.
+// A Patch adds learned keys and descriptions to a template (SDSI 6.2.2). It cannot remove a key or
+// change a key's type.
 type Patch struct {
 	PatchID        string    `json:"patch_id"`
 	ParentSchemaID string    `json:"parent_schema_id"`
@@ -95,8 +94,8 @@ type Patch struct {
 	ModifiedKeys []Refinement `json:"modified_keys,omitempty"`
 }
 
-// A Refinement is a better description of a key that exists. It has no other member, so
-// that a patch can neither retype nor remove a key.
+// A Refinement is a better description of an existing key. It has no other member, so a patch can
+// neither remove a key nor change its type.
 type Refinement struct {
 	Name        string `json:"key_name"`
 	Description string `json:"semantic_description"`

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// property returns the name by which the agent's handler knows the key.
+// property returns the key's name for the agent's handler.
 func (k *Key) property() string {
 	if k.Property != "" {
 		return k.Property
@@ -20,13 +20,13 @@ func (k *Key) property() string {
 	return k.Name
 }
 
-// refusedKeywords are not accepted in a value_schema: it becomes a part of the schema of a
-// whole payload, where references would have another meaning.
+// refusedKeywords are refused in a value_schema: it becomes a part of the schema of a whole
+// payload, where references would have another meaning.
 var refusedKeywords = map[string]bool{"$ref": true, "$id": true, "$schema": true, "$anchor": true, "$defs": true, "definitions": true,
 	"$dynamicRef": true, "$dynamicAnchor": true, "$recursiveRef": true, "$recursiveAnchor": true, "$vocabulary": true}
 
-// valueSchema adds the problems of a key's value_schema that its own text shows: its form,
-// references, and a contradiction to key_type at its top. [report.values] compiles it.
+// valueSchema adds the problems of a key's value_schema that are visible without compiling it: its
+// form, references, and a contradiction to key_type at its top. [report.values] compiles it.
 func (r *report) valueSchema(k *Key, p string) {
 	r.canonicalValue(p+"/default_value", k.Default)
 	if p += "/value_schema"; len(k.Value) == 0 {
@@ -101,12 +101,12 @@ func (t Type) fits(raw []byte) bool {
 	case '[':
 		return t == Array
 	case '0':
-		return t == Number || t == Integer // a fraction is found by the compiled schema
+		return t == Number || t == Integer // the compiled schema refuses fractions
 	}
 	return false
 }
 
-// typeOfKeyword says which type a keyword of JSON Schema is about.
+// typeOfKeyword has the type to which a keyword of JSON Schema applies.
 var typeOfKeyword = func() map[string]Type {
 	m := map[string]Type{}
 	for t, keywords := range map[Type]string{
@@ -122,8 +122,9 @@ var typeOfKeyword = func() map[string]Type {
 	return m
 }()
 
-// values compiles the schema of the values of all sound keys, and checks the defaults. If
-// it does not compile, it compiles the keys one by one: one bad schema hides nothing.
+// values compiles the schema of the values of all sound keys, and checks the defaults. If the
+// schema does not compile, it compiles the keys one by one, so that one bad key does not hide
+// problems of others.
 func (r *report) values(keys []Key, sound []bool, pointer string) *schema.Schema {
 	s, err := schema.Compile(valuesSchema(keys, sound))
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *report) values(keys []Key, sound []bool, pointer string) *schema.Schema
 			}
 		}
 		if len(r.problems) == before {
-			r.refusedSchema(pointer, err) // each compiles, and they are too large together
+			r.refusedSchema(pointer, err) // each compiles, but together they are too large
 		}
 		return nil
 	}
@@ -164,8 +165,8 @@ func (r *report) defaults(s *schema.Schema, keys []Key, sound []bool, pointer st
 	}
 }
 
-// valuesSchema returns a JSON Schema of an object with the sound keys. Nothing is
-// required, and other names are not examined.
+// valuesSchema returns a JSON Schema of an object with the sound keys. No key is required, and
+// other names are not restricted.
 func valuesSchema(keys []Key, sound []bool) []byte {
 	b := []byte(`{"type":"object","properties":{`)
 	b = append(b, `"other":{"type":["string","array"],"items":{"type":"string"}}`...)
@@ -196,7 +197,7 @@ func appendMembers(b []byte, members []member) []byte {
 	return b
 }
 
-// refusedValue reports what the compiler says about the schema of one key's values.
+// refusedValue adds the compiler's problems with the schema of one key's values.
 func (r *report) refusedValue(k *Key, p string, err error) {
 	var refused *schema.Error
 	if !errors.As(err, &refused) {
@@ -223,9 +224,9 @@ func one(name string, value []byte) stdjson.RawMessage {
 	return append(append(append(b, ':'), value...), '}')
 }
 
-// walkSchema calls f for every keyword of a JSON Schema and of its subschemas. Data, as the
-// values of enum and of keywords of the author's own (x-), is not walked; neither are the
-// names of properties keywords.
+// walkSchema calls f for every keyword of a JSON Schema and of its subschemas. It does not descend
+// into data, such as the values of enum and of the author's own keywords (x-). The names of
+// properties are not keywords.
 func walkSchema(raw []byte, pointer string, f func(pointer string, m member)) {
 	for _, m := range membersOf(raw) {
 		f(pointer, m)

@@ -26,18 +26,18 @@ type GetTask struct {
 	Updates *bool `json:"schema_updates,omitempty"`
 }
 
-// GetResult answers a [GetTask]. On the wire the template's members are its own.
+// GetResult answers a [GetTask]. On the wire the template's members are members of the result.
 type GetResult struct {
 	Template
 	Patches []Patch
-	// Hash identifies what was sent, for [GetTask].IfHash.
+	// Hash identifies the content of the answer, for [GetTask].IfHash.
 	Hash string
-	// NotModified says that what has the hash is current. Only SchemaID, Scenario and Hash
-	// are set then.
+	// NotModified reports that the content with this hash is current. Only SchemaID, Scenario and
+	// Hash are set then.
 	NotModified bool
 }
 
-// getResult are the members of a [GetResult] beside the template's.
+// getResult has the members of a [GetResult] beside the template's.
 type getResult struct {
 	Patches     []Patch `json:"patches,omitempty"`
 	Hash        string  `json:"hash"`
@@ -66,8 +66,8 @@ func (r GetResult) MarshalJSON() ([]byte, error) {
 	return append(append(first[:len(first)-1], ','), rest[1:]...), nil
 }
 
-// ParseGetResult reads the payload of a result from another agent: the template is
-// validated like one of [Parse], the patches like those of [ParsePatch].
+// ParseGetResult reads the payload of a result from another agent. It validates the template as
+// [Parse] does, and the patches as [ParsePatch] does.
 func ParseGetResult(raw []byte) (*GetResult, error) {
 	var patches struct {
 		Patches []json.RawMessage `json:"patches"`
@@ -131,17 +131,16 @@ type Listed struct {
 	Hash        string   `json:"hash"`
 }
 
-// Request is what a payload asks for, whatever the intent of its task.
+// Request is a request in one of the draft's own forms, whatever the intent of its task.
 type Request struct {
 	Intent  string          // [intents.SchemaGet] or [intents.Exchange]
 	Payload json.RawMessage // in the form of that intent
 }
 
-// Recognize reads the draft's own forms (SDSI 9): {"method":"get_schema_template",
-// "params":{…}} and {"schema_id":…,"payload":{…}}, also as the text of a payload
-// {"text":…}, which is what plain text becomes. Members beside these are of no matter. A
-// payload that is one of them but for its params, or for a payload that is missing, is
-// recognized, too: it is refused, and not taken as a task.
+// Recognize reads the draft's own forms (SDSI 9): {"method":"get_schema_template", "params":{…}}
+// and {"schema_id":…,"payload":{…}}, also as the text of a payload {"text":…}, which is what plain
+// text becomes. Further members are ignored. A malformed payload that is meant as one of these
+// forms is recognized, too, so that it is refused and not handled as a task.
 func Recognize(payload json.RawMessage) (Request, bool) {
 	// Most payloads are neither; they are not decoded.
 	if !bytes.Contains(payload, []byte("schema_id")) && !bytes.Contains(payload, []byte("get_schema_template")) {
@@ -155,7 +154,7 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 		Text     string          `json:"text"`
 	}
 	if json.Unmarshal(payload, &p) != nil {
-		if misshapen(payload) { // the check says what is wrong
+		if misshapen(payload) { // ParsePayload reports what is wrong
 			return Request{intents.Exchange, payload}, true
 		}
 		return Request{}, false
@@ -176,8 +175,8 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 	return Request{}, false
 }
 
-// misshapen reports whether a payload is meant as an exchange, whatever its members have:
-// it has a schema_id, and no other members than those of one.
+// misshapen reports whether a payload is meant as an exchange, whatever the values of its members:
+// it has a schema_id, and only members of an exchange.
 func misshapen(payload json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) != nil || members["schema_id"] == nil {
@@ -196,9 +195,9 @@ func misshapen(payload json.RawMessage) bool {
 //go:embed wire/*.schema.json
 var wireFiles embed.FS
 
-// Intents returns the intents of SDSI with the schemas of their payloads, for the registry
-// of an agent that publishes templates. The result of an exchange has the schema of the
-// template, not one of the intent.
+// Intents returns the intents of SDSI with the schemas of their payloads, for the registry of an
+// agent that publishes templates. The schema for the result of an exchange is in the template, not
+// here.
 var Intents = sync.OnceValue(func() []intents.Definition {
 	dir, err := fs.Sub(wireFiles, "wire")
 	var all []intents.Definition

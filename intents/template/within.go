@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// within reports whether everything that fits one JSON Schema fits another, wider one. It
-// compares keyword by keyword, and reports false where it cannot tell.
+// within reports whether every value that fits the JSON Schema narrow also fits wide. It compares
+// keyword by keyword, and returns false if it cannot decide.
 func within(narrow, wide []byte) bool {
 	if sameJSON(narrow, wide) || isNull(wide) || string(wide) == "true" || string(narrow) == "false" {
 		return true
@@ -35,8 +35,8 @@ func within(narrow, wide []byte) bool {
 	return true
 }
 
-// divisible reports whether the parts of a JSON Schema mean by themselves what they mean in the
-// whole, so that [within] may compare them: references lead to $defs, which are compared as
+// divisible reports whether the parts of a JSON Schema have the same meaning by themselves as in
+// the whole, so that [within] may compare them: references lead to $defs, which are compared as
 // one, and keywords beside a reference count.
 func divisible(raw []byte) bool {
 	ok := true
@@ -61,7 +61,7 @@ func keywordsOf(raw []byte) map[string][]byte {
 	return out
 }
 
-// enumOf returns the only values that fit a schema; nil if they are not listed.
+// enumOf returns the values that a schema lists as the only valid ones; nil if it lists none.
 func enumOf(keywords map[string][]byte) [][]byte {
 	if value := keywords["const"]; value != nil {
 		return [][]byte{value}
@@ -69,8 +69,8 @@ func enumOf(keywords map[string][]byte) [][]byte {
 	return itemsOf(keywords["enum"])
 }
 
-// implied reports whether everything that fits the keywords that a schema has fits one more,
-// which stands among those of another schema.
+// implied reports whether every value that fits the keywords have also fits the keyword name, which
+// is one of the keywords among of another schema.
 func implied(name string, value []byte, have, among map[string][]byte) bool {
 	same := func(names ...string) bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !sameJSON(have[n], among[n]) })
@@ -101,12 +101,12 @@ func implied(name string, value []byte, have, among map[string][]byte) bool {
 	case "contains", "minContains", "maxContains":
 		return same("contains", "minContains", "maxContains")
 	case "unevaluatedProperties", "unevaluatedItems":
-		return false // what they are about depends on all the rest
+		return false // their effect depends on the whole schema
 	case "propertyNames":
 		return within(have[name], value)
 	case "items":
 		return same("prefixItems") && within(have[name], value)
-	case "additionalProperties": // of other names than the schema itself lists
+	case "additionalProperties": // it applies to names that the schema itself does not list
 		listed := keywordsOf(among["properties"])
 		for own := range keywordsOf(have["properties"]) {
 			if _, there := listed[own]; !there {
@@ -144,8 +144,8 @@ func typesOf(raw []byte) []Type {
 	return out
 }
 
-// bound returns the tighter one of two limits, and whether the limit itself is out; sign is 1
-// for lower limits, -1 for upper ones.
+// bound returns the stricter of two limits, and whether the limit itself is excluded; sign is 1 for
+// lower limits, -1 for upper ones.
 func bound(have map[string][]byte, open, closed string, sign float64) (limit float64, strict, ok bool) {
 	limit, ok = numberOf(have[open])
 	if x, is := numberOf(have[closed]); is && (!ok || sign*x >= sign*limit) {
@@ -154,7 +154,7 @@ func bound(have map[string][]byte, open, closed string, sign float64) (limit flo
 	return limit, false, ok
 }
 
-// numberOf reads a number that a float64 has exactly as it is written.
+// numberOf reads a number that a float64 represents exactly.
 func numberOf(raw []byte) (float64, bool) {
 	if _, err := envelope.Canonical(raw); err != nil {
 		return 0, false
@@ -163,7 +163,7 @@ func numberOf(raw []byte) (float64, bool) {
 	return x, err == nil
 }
 
-// sameJSON reports whether two values are equal; nothing equals null.
+// sameJSON reports whether two values are equal; a missing value equals null.
 func sameJSON(a, b []byte) bool {
 	if isNull(a) || isNull(b) {
 		return isNull(a) == isNull(b)

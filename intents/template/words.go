@@ -1,14 +1,13 @@
 package template
 
-// A Word is a word of a text, or a sign that says something, as "€".
+// A Word is a word of a text, or a sign with a meaning, such as "€".
 type Word struct {
 	Text     string // in lower case
-	Function bool   // it says nothing on its own: an article, a preposition, courtesy
+	Function bool   // it has no meaning on its own: an article, a preposition, courtesy
 	Attached bool   // it follows the word before without a space
 }
 
-// Words returns the words of a text. Which are function words depends on the language that
-// the text seems to be in.
+// Words returns the words of a text. The function words are those of the text's probable language.
 func Words(text string) []Word {
 	words := wordsIn(text)
 	idle := functionWordsOf(words)

@@ -9,21 +9,21 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
-// A cluster is one wish: fragments whose vectors are near to that of the first one. The
-// first one leads for good, so that a cluster cannot drift.
+// A cluster is one wish: fragments whose vectors are similar to the vector of its first fragment.
+// The vector of the cluster never changes, so that a cluster cannot drift.
 type cluster struct {
 	ID      uint64   `json:"id"`
 	Vector  []byte   `json:"vector"` // of the first fragment, quantized to int8
-	Leader  string   `json:"leader"` // the client of the first fragment; "": it is forgotten
+	Leader  string   `json:"leader"` // the client of the first fragment; "" if the client was forgotten
 	Owner   string   `json:"owner,omitempty"`
 	Heat    float64  `json:"heat"` // at At
 	At      int64    `json:"at"`
 	Votes   []vote   `json:"votes"`
 	Sayings []saying `json:"sayings"`
-	Key     string   `json:"key,omitempty"`     // that was made of it
-	Claimed int64    `json:"claimed,omitempty"` // until when a worker makes a key of it
+	Key     string   `json:"key,omitempty"`     // the key that was made from it
+	Claimed int64    `json:"claimed,omitempty"` // until then a worker makes a key from it
 
-	long float64 // the length of Vector, once it was asked for
+	long float64 // the length of Vector; 0 until it is computed
 }
 
 type vote struct {
@@ -36,7 +36,7 @@ type saying struct {
 	Text   string `json:"s"`
 }
 
-// quantized returns a vector in one byte for each component.
+// quantized returns a vector with one byte for each component.
 func quantized(v []float32) []byte {
 	most := float32(0)
 	for _, x := range v {
@@ -52,10 +52,10 @@ func quantized(v []float32) []byte {
 	return out
 }
 
-// A vector is a quantized one with its length, for comparisons with many clusters.
+// A vector is a quantized vector with its length, for comparisons with many clusters.
 type vector struct {
 	bytes  []byte
-	parts  []part // of bytes, those that are not 0: few, if the embedder hashes the parts of texts
+	parts  []part // the components that are not 0: few, if the embedder hashes parts of texts
 	length float64
 }
 
@@ -88,7 +88,7 @@ func (c *cluster) near(v vector) float64 {
 	return float64(sum) / (c.long * v.length)
 }
 
-// join puts a fragment into the cluster that is nearest, or begins one.
+// join adds a fragment to the most similar cluster, or begins a cluster.
 func (p *Pool) join(f Fragment, client string, now time.Time) {
 	v := vectorOf(quantized(f.Vector))
 	p.joinOf("", v, f.Text, client, now)
@@ -119,8 +119,8 @@ func (p *Pool) joinOf(owner string, v vector, text, client string, now time.Time
 	best.add(p.cfg, text, client, now)
 }
 
-// add counts a fragment. A client's vote counts once in [Config.VoteEvery], except in a
-// cluster of its own.
+// add counts a fragment. A client's vote counts once in [Config.VoteEvery], except in the client's
+// own cluster.
 func (c *cluster) add(cfg Config, text, client string, now time.Time) {
 	c.say(text, client)
 	at := now.Unix()
@@ -138,7 +138,8 @@ func (c *cluster) add(cfg Config, text, client string, now time.Time) {
 	}
 }
 
-// say keeps a text, if it is new for its client. Of many texts the latest are kept.
+// say stores a text if the client has not said it before. If there are too many texts, the latest
+// are kept.
 func (c *cluster) say(text, client string) {
 	n := 0
 	for i, s := range c.Sayings {
@@ -163,13 +164,13 @@ func (c *cluster) heat(cfg Config, now time.Time) float64 {
 	return cooled(cfg, c.Heat, c.At, now)
 }
 
-// cooled returns what is left of the heat that there was at a time.
+// cooled returns the rest, at the time now, of a heat at an earlier time.
 func cooled(cfg Config, heat float64, at int64, now time.Time) float64 {
 	age := max(now.Unix()-at, 0)
 	return heat * math.Exp2(-float64(age)/float64(max(cfg.HalfLife.seconds(), 1)))
 }
 
-// recent returns how many clients have voted of late, and how often.
+// recent returns how many clients have voted within [Config.Recent], and how often.
 func (c *cluster) recent(cfg Config, now time.Time) (clients, votes int) {
 	seen := make(map[string]bool, len(c.Votes))
 	for _, v := range c.Votes {
@@ -181,8 +182,8 @@ func (c *cluster) recent(cfg Config, now time.Time) (clients, votes int) {
 	return len(seen), votes
 }
 
-// ripe reports whether a key may be made of a cluster: both gates are open. Its heat exceeds
-// the threshold (SDSI 6.2.1).
+// ripe reports whether a key may be made from a cluster: its heat exceeds the threshold (SDSI
+// 6.2.1), and enough clients have voted.
 func (c *cluster) ripe(cfg Config, now time.Time) bool {
 	if c.Key != "" || c.heat(cfg, now) <= cfg.MinHeat {
 		return false
@@ -194,9 +195,9 @@ func (c *cluster) ripe(cfg Config, now time.Time) bool {
 	return clients >= cfg.MinClients || clients >= 2 && votes >= cfg.MinVotes
 }
 
-// evict removes the cluster that is the smallest loss: of those that one client alone
-// feeds, one of the client that has most of them; else the coldest. A cluster of a key
-// stays for as long as its key, if possible.
+// evict removes the least valuable cluster: first one with the votes of a single client, of the
+// client with the most such clusters; otherwise the coldest. It keeps a cluster that has a key, if
+// possible.
 func (p *Pool) evict(now time.Time, keep *cluster) {
 	lone := map[string]int{}
 	for _, c := range p.doc.Clusters {
@@ -225,7 +226,7 @@ func (p *Pool) evict(now time.Time, keep *cluster) {
 	p.doc.Clusters = slices.Delete(p.doc.Clusters, at, at+1)
 }
 
-// forget removes a client's votes with their heat, and its texts. It reports whether there
+// forget removes a client's votes, their heat, and the client's texts. It reports whether there
 // were any.
 func (c *cluster) forget(cfg Config, client string, now time.Time) bool {
 	before := len(c.Votes) + len(c.Sayings)
@@ -250,7 +251,7 @@ func (c *cluster) clients() int {
 	return len(seen)
 }
 
-// alone returns the client that alone feeds a cluster, "" if there are several.
+// alone returns the only client that has voted for a cluster; "" if several clients have.
 func (c *cluster) alone() string {
 	for _, v := range c.Votes {
 		if v.Client != c.Votes[0].Client {
@@ -272,20 +273,20 @@ func (p *Pool) cluster(id uint64) *cluster {
 	return nil
 }
 
-// A Cluster describes a cluster, for a person or for what makes a key of it.
+// A Cluster describes a cluster for a person, or for the function that makes a key from it.
 type Cluster struct {
 	ID      uint64  `json:"id"`
 	Heat    float64 `json:"heat"`
-	Clients int     `json:"clients"` // that have voted of late
-	Votes   int     `json:"votes"`   // of late
-	// Examples are texts of the cluster, with only the words that several clients have
-	// said; the most frequent first. Of a client's own cluster they are its texts.
+	Clients int     `json:"clients"` // that have voted within [Config.Recent]
+	Votes   int     `json:"votes"`   // within [Config.Recent]
+	// Examples are texts of the cluster, reduced to the words that several clients have used; the
+	// most frequent first. For a client's own cluster they are the client's texts.
 	Examples []string `json:"examples,omitempty"`
 	Numbers  bool     `json:"numbers,omitempty"` // the texts differ in a number
-	Owner    string   `json:"owner,omitempty"`   // the client whose own it is
+	Owner    string   `json:"owner,omitempty"`   // the client whose own cluster it is
 	Key      string   `json:"key_name,omitempty"`
 	Ripe     bool     `json:"ripe,omitempty"`
-	// Unproved says that no client has proved who it is: together they are one.
+	// Unproved reports that no client has proved its identity: together they count as one.
 	Unproved bool `json:"unproved,omitempty"`
 }
 
@@ -317,7 +318,7 @@ func (p *Pool) Clusters(now time.Time) []Cluster {
 	return out
 }
 
-// Ripe returns the clusters of which a key can be made and that no worker has claimed.
+// Ripe returns the clusters from which a key can be made and that no worker has claimed.
 func (p *Pool) Ripe(now time.Time) []Cluster {
 	var out []Cluster
 	for _, c := range p.doc.Clusters {
@@ -330,8 +331,8 @@ func (p *Pool) Ripe(now time.Time) []Cluster {
 	return out
 }
 
-// Claim reserves a cluster for one worker until now+d, so that a model is asked once. It
-// returns false if another worker has claimed the cluster, or if it is not ripe.
+// Claim reserves a cluster for one worker until now+d, so that only one worker calls a model for
+// it. It returns false if another worker has claimed the cluster, or if it is not ripe.
 func (p *Pool) Claim(id uint64, now time.Time, d time.Duration) bool {
 	c := p.cluster(id)
 	if c == nil || c.Claimed > now.Unix() || !c.ripe(p.cfg, now) {

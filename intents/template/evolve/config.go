@@ -8,56 +8,55 @@ import (
 	"time"
 )
 
-// Config has the numbers of section 6.2 of the draft. A field of 0 has its default.
+// Config has the thresholds and limits of section 6.2 of the draft. A field of 0 means its default.
 type Config struct {
-	// Similarity is the cosine from which on two fragments mean the same. Default 0.85.
+	// Similarity is the least cosine similarity of two fragments that mean the same. Default 0.85.
 	Similarity float64 `json:"similarity,omitempty"`
-	// HalfLife is how long it takes until half of a cluster's heat is gone. Default 24h.
+	// HalfLife is the time in which a cluster loses half of its heat. Default 24h.
 	HalfLife Duration `json:"half_life,omitempty"`
-	// HeatPerVote is how much one vote adds to the heat. Default 10.
+	// HeatPerVote is the heat that one vote adds. Default 10.
 	HeatPerVote float64 `json:"heat_per_vote,omitempty"`
-	// MinHeat is the first gate: a cluster with no more makes no key. Default 50.
+	// MinHeat is the first gate: no key is made from a cluster whose heat is not above it. Default
+	// 50.
 	MinHeat float64 `json:"min_heat,omitempty"`
 	// MinClients or MinVotes within Recent are the second gate. Defaults 5, 10, 7 days.
 	MinClients int      `json:"min_clients,omitempty"`
 	MinVotes   int      `json:"min_votes,omitempty"`
 	Recent     Duration `json:"recent,omitempty"`
-	// VoteEvery is how often a client may vote for a cluster that others share. Default 24h.
+	// VoteEvery is the least time between two votes of a client for a shared cluster. Default 24h.
 	VoteEvery Duration `json:"vote_every,omitempty"`
-	// Anonymity is how many clients must have said a word before others read it; so many
-	// identities are enough to bring a key about with the second gate. It is
-	// at least 2. Default 3.
+	// Anonymity is how many clients must have used a word before other clients see it. So this many
+	// clients with MinVotes votes are enough for a key. It is at least 2. Default 3.
 	Anonymity int `json:"anonymity,omitempty"`
 
-	// MaxTrials is how many keys are on trial at once; further ones wait. Default 10.
+	// MaxTrials is how many keys may be on trial at the same time; further keys wait. Default 10.
 	MaxTrials int `json:"max_trials,omitempty"`
-	// MaxKeys is how many keys a pool may add to a template, those on trial included.
-	// Default 50.
+	// MaxKeys is how many keys a pool may add to a template, including those on trial. Default 50.
 	MaxKeys int `json:"max_keys,omitempty"`
 	// Trial is how long a key is on trial. Default 7 days.
 	Trial Duration `json:"trial,omitempty"`
-	// Window is how long metrics are kept, and the longest that a trial may take without a
-	// decision. Default 30 days.
+	// Window is how long metrics are kept, and how long a trial may take without a decision.
+	// Default 30 days.
 	Window Duration `json:"window,omitempty"`
 	// Grace is how long a deprecated key stays in the template. Default 14 days.
 	Grace Duration `json:"grace,omitempty"`
 	// Compat is how long a withdrawn key is still accepted. Default 30 days.
 	Compat Duration `json:"compat,omitempty"`
-	// Retire is how long a key that has gone, or that an operator has rejected, is not
+	// Retire is how long a key that was withdrawn, or that an operator has rejected, is not
 	// proposed again. Default 90 days.
 	Retire Duration `json:"retire,omitempty"`
 
-	// A key on trial is promoted at PromoteUsage, PromoteAccuracy and PromoteTypes, and
-	// deprecated below DeprecateUsage, DeprecateAccuracy or DeprecateTypes. Defaults 0.15,
-	// 0.8, 0.9 and 0.05, 0.6, 0.7.
+	// A key on trial is promoted if its metrics reach PromoteUsage, PromoteAccuracy and
+	// PromoteTypes. It is deprecated if one is below DeprecateUsage, DeprecateAccuracy or
+	// DeprecateTypes. Defaults 0.15, 0.8, 0.9 and 0.05, 0.6, 0.7.
 	PromoteUsage      float64 `json:"promote_usage,omitempty"`
 	PromoteAccuracy   float64 `json:"promote_accuracy,omitempty"`
 	PromoteTypes      float64 `json:"promote_types,omitempty"`
 	DeprecateUsage    float64 `json:"deprecate_usage,omitempty"`
 	DeprecateAccuracy float64 `json:"deprecate_accuracy,omitempty"`
 	DeprecateTypes    float64 `json:"deprecate_types,omitempty"`
-	// MinPayloads and MinJudged are how many payloads, and judged values, a decision needs.
-	// Defaults 20 and 5.
+	// MinPayloads and MinJudged are how many payloads and judged values a decision needs. Defaults
+	// 20 and 5.
 	MinPayloads int `json:"min_payloads,omitempty"`
 	MinJudged   int `json:"min_judged,omitempty"`
 
@@ -80,13 +79,13 @@ type Approve string
 
 // The policies.
 const (
-	ApproveSensitive Approve = "sensitive" // keys that are security-relevant, or expose a capability
+	ApproveSensitive Approve = "sensitive" // keys that are security-relevant, or that expose a capability
 	ApproveAll       Approve = "all"
 )
 
 const day = 24 * time.Hour
 
-// A Duration is a time.Duration that is written as "24h" in JSON.
+// A Duration is a time.Duration whose JSON form is a text such as "24h".
 type Duration time.Duration
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -99,7 +98,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]: of a number it says what to write.
+// UnmarshalJSON implements [json.Unmarshaler]. For a number its error says what to write instead.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -110,8 +109,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 
 func (d Duration) seconds() int64 { return int64(time.Duration(d) / time.Second) }
 
-// WithDefaults returns the configuration with the defaults filled in, or all that is wrong
-// with it.
+// WithDefaults returns the configuration with the defaults filled in, or all errors in it.
 func (c Config) WithDefaults() (Config, error) {
 	var bad []error
 	atLeast := func(name string, v, least, most float64) {

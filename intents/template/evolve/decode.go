@@ -11,10 +11,10 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// errBounds is the error about a stored pool that no Encode has written.
+// errBounds is the error for a stored pool that [Pool.Encode] cannot have written.
 var errBounds = errors.New("is beyond the bounds of a pool")
 
-// Open is [Decode] with the rules of the worker that has written the pool.
+// Open is [Decode] with the rules that are stored with the pool.
 func Open(raw []byte) (*Pool, error) {
 	var written struct{ Rules Config }
 	if err := json.Unmarshal(raw, &written); err != nil {
@@ -23,8 +23,8 @@ func Open(raw []byte) (*Pool, error) {
 	return Decode(raw, written.Rules)
 }
 
-// Decode reads what [Pool.Encode] has written. It refuses a pool beyond the
-// bounds: every client that may write to the bucket could have written it.
+// Decode decodes a pool that [Pool.Encode] has written. It refuses a pool beyond the bounds,
+// because every client with permission to write to the bucket could have written it.
 func Decode(raw []byte, cfg Config) (*Pool, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -47,7 +47,8 @@ func Decode(raw []byte, cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// lastSecond is the last one of the year 9999, in Unix time: JSON has no later times.
+// lastSecond is the last second of the year 9999, in Unix time. Later times cannot be written as
+// JSON.
 const lastSecond = 253402300799
 
 func (d *document) check() error {
@@ -100,9 +101,9 @@ func (d *document) check() error {
 
 var epoch = time.Unix(0, 0).UTC()
 
-// Encode returns the pool as it is stored, at most [Config.MaxBytes] long. What makes it fit
-// goes in this order: what was counted of keys that clients are told of no more, clusters, and
-// the older half of what was counted of the others, as often as need be.
+// Encode returns the stored form of the pool, at most [Config.MaxBytes] long. If the pool is too
+// large, Encode removes, in this order: the counts of keys that are not advertised, clusters, and,
+// repeatedly, the older half of the other keys' counts.
 func (p *Pool) Encode(now time.Time) ([]byte, error) {
 	for {
 		raw, err := json.Marshal(&p.doc)
@@ -121,7 +122,7 @@ func (p *Pool) Encode(now time.Time) ([]byte, error) {
 	}
 }
 
-// uncount removes what was counted of keys of which nothing is decided any more.
+// uncount removes the counts of keys that are not advertised: no decision needs them.
 func (p *Pool) uncount() (shorter bool) {
 	for _, l := range p.doc.Lives {
 		if !l.State.advertised() {
@@ -131,8 +132,8 @@ func (p *Pool) uncount() (shorter bool) {
 	return shorter
 }
 
-// shorten removes the older half of what was counted of keys, and of the requests that are
-// remembered. Whose adoption is followed decides nothing, and goes first.
+// shorten removes the older half of the keys' counts, and of the remembered ids of observations.
+// Before that it removes the samples of clients, because no decision needs them.
 func (p *Pool) shorten() (shorter bool) {
 	for _, l := range p.doc.Lives {
 		shorter, l.Sample = shorter || len(l.Sample) > 0, nil

@@ -1,11 +1,11 @@
-// Package evolve lets schema templates grow out of their use (SDSI 6.2). What clients put
-// into the key "other" is collected in a [Pool], one for each scenario. What recurs there
-// becomes a key on trial, and, if clients use it, a stable one. Keys that clients do not
-// use are withdrawn.
+// Package evolve adds keys to schema templates according to their use (SDSI 6.2). A [Pool], one for
+// each scenario, collects the texts that clients put into the key "other". Texts that recur become
+// a key on trial, which becomes stable if clients use it. Keys that clients do not use are
+// withdrawn.
 //
-// The package is pure: it does no I/O, starts no goroutine and asks no clock. A caller
-// stores the pool ([Pool.Encode], [Decode]) and replaces it by compare-and-swap, so that
-// each step of a key's life happens once, however many workers share the pool.
+// The package is pure: it does no I/O, starts no goroutine and reads no clock. A caller stores the
+// pool ([Pool.Encode], [Decode]) and replaces it by compare-and-swap, so that each step of a key's
+// life happens once, however many workers share the pool.
 //
 // # From a wish to a key
 //
@@ -18,21 +18,21 @@
 //
 // # Who counts
 //
-// A vote is a client's, and a client has one vote a day for a cluster ([Config.VoteEvery]):
-// neither heat nor the gates count the others. So no client alone can bring about a key
-// that others see. An owner who may make many identities can; [Config.MinClients] and
-// [Config.Approve] are the answer where that is possible.
+// A client has one vote a day for a cluster ([Config.VoteEvery]): further votes count neither for
+// the heat nor for the gates. So a single client cannot cause a key that others see. An attacker
+// with many identities can; if that is possible in a mesh, raise [Config.MinClients] or set
+// [Config.Approve].
 //
 // # Whose words others read
 //
-// The description of a key is read by the models of other clients. It has only words that
-// several clients have said ([Config.Anonymity]), so that neither personal data nor orders
-// of one client reach another.
+// The models of other clients read the description of a key. It contains only words that several
+// clients have used ([Config.Anonymity]), so that neither personal data nor instructions of one
+// client reach another.
 //
 // # What is stored
 //
-// A pool is at most [Config.MaxBytes] long. What does not fit goes: first clusters that one
-// client alone feeds, of the client that has most of them, then the coldest; see [Pool.Encode]
-// for a pool that is full of keys. Clients are stored by a hash of their names; [Pool.Forget]
-// removes one from all that is stored.
+// A pool is at most [Config.MaxBytes] long. If it is too large, clusters are removed: first those
+// with the votes of a single client, of the client with the most such clusters, then the coldest.
+// [Pool.Encode] describes what else is removed. Clients are stored by a hash of their names;
+// [Pool.Forget] removes a client from the whole pool.
 package evolve

@@ -15,22 +15,22 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// Bounds of what goes into a description.
+// Limits of the examples in a description, and of a name.
 const (
 	maxExamples    = 3
 	maxExampleText = 60
 	maxNameWords   = 3
 )
 
-// ErrNoKey is wrapped by the error about a cluster of which no key can be made.
+// ErrNoKey is wrapped by the error for a cluster from which no key can be made.
 var ErrNoKey = errors.New("no key can be made of this cluster")
 
-// examples returns texts of a cluster with only the words that several clients have said,
-// and whether its texts differ in a number, which is "#" there.
+// examples returns texts of a cluster, reduced to the words that several clients have used. numbers
+// reports whether the texts differ in a number, which is "#" in the result.
 func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
 	enough := cfg.Anonymity
 	if c.Owner != "" {
-		enough = 1 // only the owner reads them
+		enough = 1 // only the owner sees them
 	}
 	said := map[string]map[string]bool{} // word to clients
 	values, counted := map[string]bool{}, 0
@@ -78,7 +78,7 @@ func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
 	return texts, numbers
 }
 
-// joined writes words down, without function words at both ends; "" if there are no others.
+// joined joins words to a text, without function words at both ends; "" if no word has a meaning.
 func joined(words []template.Word) string {
 	for len(words) > 0 && words[0].Function {
 		words = words[1:]
@@ -119,9 +119,9 @@ func numbersIn(words []template.Word) (out []string) {
 	return out
 }
 
-// Rules makes a key of a cluster without a model (SDSI 6.2.2, a rule-based extractor): an
-// integer, if its texts differ in a number, and else a boolean. Its name is made of the
-// words that say something.
+// Rules makes a key from a cluster without a model (SDSI 6.2.2, a rule-based extractor): an integer
+// if the texts differ in a number, otherwise a boolean. The name consists of the words that are not
+// function words.
 func Rules(c Cluster) (template.Key, error) {
 	if len(c.Examples) == 0 {
 		return template.Key{}, fmt.Errorf("%w: its clients share no words", ErrNoKey)
@@ -144,8 +144,7 @@ func Rules(c Cluster) (template.Key, error) {
 	return k, nil
 }
 
-// mappings returns mapping examples for a description, from what clients have really said
-// (SDSI 6.2.2).
+// mappings returns mapping examples for a description, from the texts of clients (SDSI 6.2.2).
 func mappings(c Cluster) string {
 	var b strings.Builder
 	for i, text := range c.Examples {
@@ -159,7 +158,7 @@ func mappings(c Cluster) string {
 	return b.String()
 }
 
-// nameOf makes a key_name of a text; "" if it has no words for that.
+// nameOf makes a key_name from a text; "" if the text has no suitable words.
 func nameOf(text string) string {
 	var parts []string
 	letters := false
@@ -193,8 +192,7 @@ func nameOf(text string) string {
 
 var latin = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
 
-// plain writes a text with plain letters where it has others of their kind: with accents, wide
-// ones, or ones in circles.
+// plain replaces letters with accents, wide letters and letters in circles by plain ones.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.M, r) {
@@ -204,7 +202,7 @@ func plain(text string) string {
 	}, norm.NFKD.String(latin.Replace(text)))
 }
 
-// ascii writes a word with the letters a to z and digits; "" if that cannot be done.
+// ascii converts a word to the letters a to z and digits; "" if that is not possible.
 func ascii(word string) string {
 	var b strings.Builder
 	for _, r := range plain(word) {
@@ -218,7 +216,7 @@ func ascii(word string) string {
 	return b.String()
 }
 
-// refined adds mapping examples to the description of a key that exists.
+// refined returns the description of an existing key with further mapping examples.
 func refined(k template.Key, c Cluster) string {
 	before, after := k.Description, k.Description
 	for _, m := range strings.SplitAfter(mappingsFor(k, c), ".") {
@@ -231,8 +229,8 @@ func refined(k template.Key, c Cluster) string {
 
 const maxDescription = 2000
 
-// checkCandidate holds what a model, or the rules, have made of a cluster to the rules for
-// keys of patches, and to this: the description has an example of the cluster.
+// checkCandidate validates a key that a model, or Rules, has made from a cluster: by the rules for
+// keys of patches, and its description must have an example of the cluster.
 func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
 	k.Required, k.Experimental, k.Deprecated, k.Property, k.Descriptions = false, false, false, "", nil
 	if string(k.Default) == "null" {
@@ -252,7 +250,7 @@ func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
 	return k, nil
 }
 
-// mappingsFor is [mappings] for a key of any type, where the values are not known.
+// mappingsFor is [mappings] for a key of any type, whose values are not known.
 func mappingsFor(k template.Key, c Cluster) string {
 	if k.Type == template.Boolean && !c.Numbers || k.Type == template.Integer && c.Numbers {
 		return mappings(c)

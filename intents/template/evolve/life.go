@@ -8,41 +8,41 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A State is where a key is in its life (SDSI 6.2.3).
+// A State is the state of a key (SDSI 6.2.3).
 type State string
 
 // The states of a key.
 const (
-	Pending      State = "pending"      // an operator decides
+	Pending      State = "pending"      // waits for an operator
 	Queued       State = "queued"       // waits until another trial has ended
 	Experimental State = "experimental" // on trial
 	Stable       State = "stable"
-	Deprecated   State = "deprecated" // is withdrawn after the grace period
-	Withdrawn    State = "withdrawn"  // is accepted, and advertised no more
-	Rejected     State = "rejected"   // by an operator; is not proposed again for a while
+	Deprecated   State = "deprecated" // will be withdrawn after the grace period
+	Withdrawn    State = "withdrawn"  // is still accepted, but not advertised any more
+	Rejected     State = "rejected"   // rejected by an operator; is not proposed again for a while
 	Retired      State = "retired"    // was withdrawn; is not proposed again for a while
 )
 
-// advertised reports whether clients are told of the key.
+// advertised reports whether clients get the key.
 func (s State) advertised() bool { return s == Experimental || s == Stable || s == Deprecated }
 
-// life is a key and what is known of it.
+// life is a key of the pool with its state and its counts.
 type life struct {
 	Key      template.Key `json:"key"`
-	Refines  bool         `json:"refines,omitempty"` // it describes a key of the template, and adds none
-	Owner    string       `json:"owner,omitempty"`   // the client whose own key it is
+	Refines  bool         `json:"refines,omitempty"` // it improves the description of a key of the template, and adds no key
+	Owner    string       `json:"owner,omitempty"`   // the client whose own key it is; "": a key for all
 	Cluster  uint64       `json:"cluster"`
 	State    State        `json:"state"`
-	Since    int64        `json:"since"`   // of the state
-	Expires  int64        `json:"expires"` // of the patch
-	Number   uint64       `json:"number"`  // of the last change
+	Since    int64        `json:"since"`   // when the state began
+	Expires  int64        `json:"expires"` // when the patch expires
+	Number   uint64       `json:"number"`  // the number of the last change
 	Why      string       `json:"why,omitempty"`
-	Approved string       `json:"approved,omitempty"` // by an operator
-	Vouched  string       `json:"vouched,omitempty"`  // the operator who has looked at its values
+	Approved string       `json:"approved,omitempty"` // the operator who has approved it
+	Vouched  string       `json:"vouched,omitempty"`  // the operator who has checked its values
 	Days     []daily      `json:"days,omitempty"`
 	Sample   []sampled    `json:"sample,omitempty"`
-	Typing   shares       `json:"typing,omitzero"`  // of today's values whose type is counted
-	Judging  shares       `json:"judging,omitzero"` // of today's judgements
+	Typing   shares       `json:"typing,omitzero"`  // today's values whose types are counted
+	Judging  shares       `json:"judging,omitzero"` // today's judgements
 }
 
 func (p *Pool) move(l *life, to State, kind, why string, now time.Time) {
@@ -50,7 +50,7 @@ func (p *Pool) move(l *life, to State, kind, why string, now time.Time) {
 		l.State, l.Since = to, now.Unix()
 	}
 	l.Key.Experimental, l.Key.Deprecated = to == Experimental && !l.Refines, to == Deprecated && !l.Refines
-	if to == Retired || to == Rejected { // nothing depends on it any more
+	if to == Retired || to == Rejected { // no decision needs the counts any more
 		l.uncount()
 	}
 	l.Why, l.Number = why, p.doc.Next
@@ -58,14 +58,15 @@ func (p *Pool) move(l *life, to State, kind, why string, now time.Time) {
 	p.event(now, Event{Kind: kind, Key: l.Key.Name, Why: why, Client: l.Owner})
 }
 
-// uncount removes what was counted of a key, and reports whether there was something.
+// uncount removes the counts of a key, and reports whether there were any.
 func (l *life) uncount() bool {
 	there := len(l.Days)+len(l.Sample)+len(l.Typing.Top)+len(l.Judging.Top) > 0
 	l.Days, l.Sample, l.Typing, l.Judging = nil, nil, shares{}, shares{}
 	return there
 }
 
-// renew sets when the patch expires: a client that does not ask again stops using the key.
+// renew sets when the patch expires: a client that does not request the template again stops using
+// the key then.
 func (p *Pool) renew(l *life, now time.Time) {
 	switch l.State {
 	case Deprecated:
@@ -75,14 +76,14 @@ func (p *Pool) renew(l *life, now time.Time) {
 	}
 }
 
-// Advance moves the keys whose time has come (SDSI 6.2.3), and reports whether something
-// has changed. Call it now and then.
+// Advance changes the states of keys whose time has come (SDSI 6.2.3), and reports whether anything
+// has changed. Call it at regular intervals.
 func (p *Pool) Advance(now time.Time) bool {
 	before := p.doc.Next
 	for _, l := range slices.Clone(p.doc.Lives) {
 		p.advance(l, now)
 	}
-	for _, l := range slices.Clone(p.doc.Lives) { // in the order of their proposals
+	for _, l := range slices.Clone(p.doc.Lives) { // in the order in which they were proposed
 		switch {
 		case l.State != Queued:
 		case !p.full(l.Owner):
@@ -134,7 +135,7 @@ func (p *Pool) advance(l *life, now time.Time) {
 	}
 }
 
-// decide ends a trial, if the metrics say how.
+// decide ends a trial if the metrics permit a decision.
 func (p *Pool) decide(l *life, now time.Time) {
 	m := l.metrics(p.cfg, now)
 	switch why := p.unfit(m); {
@@ -148,7 +149,7 @@ func (p *Pool) decide(l *life, now time.Time) {
 	}
 }
 
-// unfit says why the metrics call for a deprecation; "": they do not.
+// unfit returns why the metrics require a deprecation; "" if they do not.
 func (p *Pool) unfit(m Metrics) string {
 	switch {
 	case m.Payloads < p.cfg.MinPayloads:
@@ -163,8 +164,8 @@ func (p *Pool) unfit(m Metrics) string {
 	return ""
 }
 
-// end removes a key with its cluster and those that it has taken in, so that a new demand has
-// to begin anew.
+// end removes a key, its cluster, and the clusters that were assigned to the key, so that the same
+// wish must collect votes anew.
 func (p *Pool) end(l *life, kind, why string, now time.Time) {
 	p.doc.Lives = slices.DeleteFunc(p.doc.Lives, func(x *life) bool { return x == l })
 	made := p.made()
@@ -176,8 +177,8 @@ func (p *Pool) end(l *life, kind, why string, now time.Time) {
 	}
 }
 
-// made returns the clusters of which there is a key. The other clusters that name a key were
-// taken in by it.
+// made returns the clusters from which the pool's keys were made. Other clusters with a key were
+// assigned to it later.
 func (p *Pool) made() map[uint64]bool {
 	ids := make(map[uint64]bool, len(p.doc.Lives))
 	for _, l := range p.doc.Lives {
@@ -186,8 +187,8 @@ func (p *Pool) made() map[uint64]bool {
 	return ids
 }
 
-// cool removes the clusters that get no votes any more. That of which a key was made stays for
-// as long as the key.
+// cool removes clusters without recent votes. A cluster from which a key was made stays as long as
+// the key.
 func (p *Pool) cool(now time.Time) bool {
 	before, made := len(p.doc.Clusters), p.made()
 	p.doc.Clusters = slices.DeleteFunc(p.doc.Clusters, func(c *cluster) bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// daily has what was counted on one day.
+// daily has the counts of one day.
 type daily struct {
 	Day       int64 `json:"d"` // since 1970
 	Payloads  int   `json:"n"`
@@ -18,8 +18,8 @@ type daily struct {
 	Aligned   int   `json:"a,omitempty"`
 }
 
-// sampled is a client whose adoption of a key is followed: of those that have received it,
-// the ones with the smallest names, which are hashes.
+// sampled is a client in the sample that measures the adoption of a key. The sample consists of the
+// clients that have received the key and whose names, which are hashes, are the smallest.
 type sampled struct {
 	Client  string `json:"c"`
 	Adopted bool   `json:"a,omitempty"`
@@ -39,8 +39,8 @@ func (l *life) today(cfg Config, now time.Time) *daily {
 	return &l.Days[len(l.Days)-1]
 }
 
-// use counts a payload for the keys that it could have had. A client counts for a part only
-// of the payloads of a day, and of the values of a key.
+// use counts a payload for all keys that it could have had. Only a limited share of a day's
+// payloads, and of a key's values, may come from one client.
 func (p *Pool) use(o Observation, now time.Time) {
 	asked, counts := false, false
 	for _, l := range p.doc.Lives {
@@ -76,7 +76,8 @@ func (p *Pool) use(o Observation, now time.Time) {
 	}
 }
 
-// sample notes that a client has received a key, or has used it.
+// sample records that a client has received a key, or has used it, and reports whether the sample
+// has changed.
 func (l *life) sample(client string, adopted bool) bool {
 	at, there := slices.BinarySearchFunc(l.Sample, client, func(s sampled, c string) int { return cmp.Compare(s.Client, c) })
 	if there {
@@ -94,7 +95,7 @@ func (l *life) sample(client string, adopted bool) bool {
 	return true
 }
 
-// Received notes that a client was told of keys. It reports whether that is news.
+// Received records that a client has received keys. It reports whether anything has changed.
 func (p *Pool) Received(client string, keys []string) bool {
 	news := false
 	for _, l := range p.doc.Lives {
@@ -105,7 +106,8 @@ func (p *Pool) Received(client string, keys []string) bool {
 	return news
 }
 
-// Judge counts a value of a client that was compared with the words it stands for.
+// Judge counts a judged value of a client; aligned reports whether the value means the client's
+// words.
 func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
 	for _, l := range p.doc.Lives {
 		if l.Key.Name == key && l.State.advertised() && (l.Owner == "" || l.Owner == client) && l.Judging.take(client, valueLimit, now) {
@@ -118,8 +120,8 @@ func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
 	}
 }
 
-// Metrics are the four of SDSI 6.2.3 over the window, with what they are made of. A ratio of
-// nothing is -1.
+// Metrics are the four metrics of SDSI 6.2.3 over the window, with their counts. A ratio without
+// any counts is -1.
 type Metrics struct {
 	Payloads          int     `json:"payloads"`
 	Present           int     `json:"present"`

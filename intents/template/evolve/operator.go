@@ -9,14 +9,15 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// by notes who brought about the latest event.
+// by records the operator who caused the latest event.
 func (p *Pool) by(operator string) { p.doc.Events[len(p.doc.Events)-1].By = operator }
 
-// ErrUnchanged is wrapped by the error about a decision that a pool knows already.
+// ErrUnchanged is wrapped by the error for a decision that was made before.
 var ErrUnchanged = errors.New("nothing has changed")
 
-// Approve lets a key that waits for an operator begin its trial, or wait for a place. Of a key
-// that has begun it changes nothing; the error then wraps [ErrUnchanged].
+// Approve approves a key that waits for an operator: its trial begins, or it waits for a place. If
+// the key is already queued, on trial or stable, Approve changes nothing, and the error wraps
+// [ErrUnchanged].
 func (p *Pool) Approve(key, by string, now time.Time) error {
 	l, err := p.find(key, Pending)
 	if err != nil {
@@ -35,9 +36,9 @@ func (p *Pool) Approve(key, by string, now time.Time) error {
 	return nil
 }
 
-// Vouch says that an operator has looked at the values of a key on trial: the key can be
-// promoted although no values were judged. Said twice, or of a key that is stable, it changes
-// nothing; the error then wraps [ErrUnchanged].
+// Vouch records that an operator has checked the values of a key on trial, so that the key can be
+// promoted without judged values. If this was recorded before, or if the key is stable, Vouch
+// changes nothing, and the error wraps [ErrUnchanged].
 func (p *Pool) Vouch(key, by string, now time.Time) error {
 	l, err := p.find(key, Experimental)
 	switch {
@@ -56,8 +57,9 @@ func (p *Pool) Vouch(key, by string, now time.Time) error {
 	return nil
 }
 
-// Reject ends a key's way: one that clients know of is deprecated, and the others are
-// remembered, so that they are not proposed again for [Config.Retire].
+// Reject rejects a key. A key on trial and a stable key become Deprecated. A refinement, and a key
+// that clients have not received yet, become Rejected, and are not proposed again for
+// [Config.Retire].
 func (p *Pool) Reject(key, by, why string, now time.Time) error {
 	l, err := p.find(key, Pending, Queued, Experimental, Stable)
 	if err != nil {
@@ -78,10 +80,11 @@ func (p *Pool) Reject(key, by, why string, now time.Time) error {
 	return nil
 }
 
-// ErrUnknownKey is wrapped by the error about a key that the pool does not have.
+// ErrUnknownKey is wrapped by the error for a key that the pool does not have.
 var ErrUnknownKey = errors.New("the pool has no such key")
 
-// find returns a key by its name: of several clients' own keys one in one of the states.
+// find returns a key by its name. If several clients have own keys with this name, it prefers one
+// in one of the states.
 func (p *Pool) find(key string, states ...State) (found *life, err error) {
 	for _, l := range p.doc.Lives {
 		if l.Key.Name == key && (found == nil || slices.Contains(states, l.State) && !slices.Contains(states, found.State)) {
@@ -94,7 +97,7 @@ func (p *Pool) find(key string, states ...State) (found *life, err error) {
 	return found, nil
 }
 
-// A Key is a key of the pool, for a person.
+// A Key describes a key of the pool for a person.
 type Key struct {
 	template.Key
 	State    State     `json:"state"`
@@ -102,12 +105,12 @@ type Key struct {
 	Owner    string    `json:"owner,omitempty"`
 	Since    time.Time `json:"since"`
 	Why      string    `json:"why,omitempty"`
-	Approved string    `json:"approved,omitempty"` // by whom
-	Vouched  string    `json:"vouched,omitempty"`  // who has looked at its values
+	Approved string    `json:"approved,omitempty"` // the operator who has approved it
+	Vouched  string    `json:"vouched,omitempty"`  // the operator who has checked its values
 	Metrics  Metrics   `json:"metrics"`
 }
 
-// Keys returns the keys in all states, in the order of their proposals.
+// Keys returns the keys in all states, in the order in which they were proposed.
 func (p *Pool) Keys(now time.Time) []Key {
 	out := make([]Key, 0, len(p.doc.Lives))
 	for _, l := range p.doc.Lives {

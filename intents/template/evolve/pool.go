@@ -11,42 +11,42 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Bounds of what one observation and one cluster may hold.
+// Limits of one observation, of one cluster and of a pool.
 const (
 	MaxFragments     = 20  // of one observation
-	MaxFragmentBytes = 200 // of one fragment; more is cut
+	MaxFragmentBytes = 200 // of one fragment; longer ones are truncated
 	maxVotes         = 64  // of one cluster
 	maxSayings       = 16  // texts of one cluster
 	maxPerClient     = 3   // texts of one client in a cluster
-	maxSeen          = 512 // ids of observations that are remembered
+	maxSeen          = 512 // remembered ids of observations
 	maxEvents        = 64
 	maxLives         = 160 // keys in all states
-	maxSampled       = 64  // clients whose adoption of a key is followed
+	maxSampled       = 64  // clients in the sample that measures the adoption of a key
 	maxDimensions    = 4096
 )
 
-// A Pool is the differential semantic pool of one scenario (SDSI 6.2.1), with the keys
-// that have come out of it. It is not safe for concurrent use.
+// A Pool is the differential semantic pool of one scenario (SDSI 6.2.1), with the keys that were
+// made from it. It is not safe for concurrent use.
 type Pool struct {
 	cfg Config
 	doc document
 }
 
-// document is what is stored of a pool. Times are seconds since 1970.
+// document is the stored form of a pool. Times are seconds since 1970.
 type document struct {
 	Version  int        `json:"version"`
 	Embedder string     `json:"embedder"` // of the vectors
-	Rules    Config     `json:"rules"`    // of the worker that has written it
+	Rules    Config     `json:"rules"`    // of the worker that wrote it
 	Next     uint64     `json:"next"`     // the number of the next cluster or event
-	Told     uint64     `json:"told"`     // events up to here have been published
+	Told     uint64     `json:"told"`     // events up to this number are published
 	Clusters []*cluster `json:"clusters,omitempty"`
 	Lives    []*life    `json:"keys,omitempty"`
 	Events   []Event    `json:"events,omitempty"`
 	Seen     []string   `json:"seen,omitempty"`
-	Payloads shares     `json:"payloads,omitzero"` // of today's that count for the keys
+	Payloads shares     `json:"payloads,omitzero"` // today's payloads that count for the keys
 }
 
-// New returns an empty pool for vectors of one embedder.
+// New returns an empty pool for the vectors of one embedder.
 func New(cfg Config, embedder string) (*Pool, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
@@ -55,8 +55,8 @@ func New(cfg Config, embedder string) (*Pool, error) {
 	return &Pool{cfg: cfg, doc: document{Version: 1, Next: 1, Embedder: embedder, Rules: cfg}}, nil
 }
 
-// Client returns the name under which a pool stores a client: a hash of its entity. Clients
-// that have not proved who they are have one name together, that of entity "".
+// Client returns the name under which a pool stores a client: a hash of its entity. All clients
+// that have not proved their identity share one name, that of entity "".
 func Client(entity string) string {
 	if entity == "" {
 		return "?"
@@ -65,33 +65,33 @@ func Client(entity string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
-// An Observation is what one payload tells.
+// An Observation is the part of one payload that a pool counts.
 type Observation struct {
-	// ID identifies the request. A repeated one is not counted again.
+	// ID identifies the request. A repeated request is not counted again.
 	ID string
-	// Client is the [Client] that has sent it.
+	// Client is the sender's name, from [Client].
 	Client string
 	// Fragments are the texts of "other", with their vectors.
 	Fragments []Fragment
 	// Keys are the keys of this pool that the payload has.
 	Keys []Use
-	// Refused says that the payload was not accepted: only Keys with a wrong type count.
+	// Refused reports that the payload was not accepted; then only Keys with a wrong type count.
 	Refused bool
 }
 
-// A Fragment is a text that fits no key, and its vector of unit length.
+// A Fragment is a text that fits no key, with its vector of unit length.
 type Fragment struct {
 	Text   string
 	Vector []float32
 }
 
-// A Use is a value that a payload has for a key.
+// A Use is a key for which a payload has a value.
 type Use struct {
 	Key       string
 	WrongType bool // the value does not conform to the key
 }
 
-// Observe counts one payload. It reports false for one that was counted before.
+// Observe counts one payload. It returns false for a payload that was counted before.
 func (p *Pool) Observe(o Observation, now time.Time) bool {
 	id := short(o.ID)
 	if o.ID != "" {
@@ -125,8 +125,8 @@ func short(id string) string {
 // Embedder returns the name of the embedder of the vectors.
 func (p *Pool) Embedder() string { return p.doc.Embedder }
 
-// UseEmbedder removes the clusters if their vectors are of another embedder: vectors of two
-// embedders cannot be compared. Keys stay.
+// UseEmbedder sets the embedder. It removes all clusters if their vectors come from another
+// embedder, because vectors of two embedders cannot be compared. Keys stay.
 func (p *Pool) UseEmbedder(name string, now time.Time) {
 	if p.doc.Embedder == name {
 		return
@@ -137,10 +137,11 @@ func (p *Pool) UseEmbedder(name string, now time.Time) {
 	p.doc.Embedder, p.doc.Clusters = name, nil
 }
 
-// Forget removes all that is stored of a client: its votes, texts and keys of its own. The
-// keys of all stay: what others know of them are words of several clients. A cluster stays if
-// [Config.Anonymity] other clients feed it. If fewer do and it began with a text of the
-// client, it goes: its vector is of that text. Forget reports whether there was something.
+// Forget removes all stored data of a client: its votes, its texts and its own keys. Keys for all
+// clients stay, because their descriptions contain only words of several clients. A cluster that
+// began with a text of the client is removed, because its vector is that of the text, unless at
+// least [Config.Anonymity] other clients have voted for it. Forget reports whether there was
+// anything to remove.
 func (p *Pool) Forget(client string, now time.Time) bool {
 	found := p.doc.Payloads.forget(client)
 	keep := p.doc.Clusters[:0]
@@ -151,7 +152,7 @@ func (p *Pool) Forget(client string, now time.Time) bool {
 		case c.Owner == client || len(c.Votes) == 0, led && c.clients() < p.cfg.Anonymity:
 			continue
 		case led:
-			c.Leader = "" // of several
+			c.Leader = "" // other clients have voted for it, too
 		}
 		keep = append(keep, c)
 	}
@@ -177,20 +178,20 @@ func (p *Pool) Forget(client string, now time.Time) bool {
 
 // The kinds of events.
 const (
-	KindProposed   = "proposed"   // a cluster has become a key that waits for an operator
-	KindQueued     = "queued"     // a key waits until another trial has ended
-	KindTrial      = "trial"      // a key is on trial now
+	KindProposed   = "proposed"   // a key was made from a cluster, and waits for an operator
+	KindQueued     = "queued"     // it waits until another trial has ended
+	KindTrial      = "trial"      // it is on trial now
 	KindPromoted   = "promoted"   // it is stable now
-	KindRefined    = "refined"    // a key has a better description
+	KindRefined    = "refined"    // it has a better description
 	KindDeprecated = "deprecated" // it will be withdrawn
-	KindWithdrawn  = "withdrawn"  // it is no longer in patches, and still accepted
+	KindWithdrawn  = "withdrawn"  // it is no longer in patches, but still accepted
 	KindEnded      = "ended"      // it is not accepted any more
-	KindRejected   = "rejected"   // an operator does not want it
-	KindEmptied    = "emptied"    // the clusters are gone
+	KindRejected   = "rejected"   // an operator has rejected it
+	KindEmptied    = "emptied"    // the clusters were removed
 )
 
-// An Event is a step in the life of a key. Its number orders the events of a pool, and
-// tells a repeated one.
+// An Event is a step in the life of a key. Its number gives the order of the events of a pool, and
+// identifies a repeated one.
 type Event struct {
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`
@@ -198,7 +199,7 @@ type Event struct {
 	Key    string    `json:"key_name,omitempty"`
 	Why    string    `json:"why,omitempty"`
 	By     string    `json:"by,omitempty"`     // the operator
-	Client string    `json:"client,omitempty"` // whose own key it is
+	Client string    `json:"client,omitempty"` // the client whose own key it is
 }
 
 func (p *Pool) event(now time.Time, e Event) {
@@ -221,8 +222,8 @@ func (p *Pool) Untold() []Event {
 	return slices.Clone(p.doc.Events[at:])
 }
 
-// Told notes that the events up to a number are published.
+// Told records that the events up to a number are published.
 func (p *Pool) Told(number uint64) { p.doc.Told = min(max(p.doc.Told, number), p.doc.Next-1) }
 
-// Events returns the latest events, the oldest first.
+// Events returns the latest events, oldest first.
 func (p *Pool) Events() []Event { return slices.Clone(p.doc.Events) }

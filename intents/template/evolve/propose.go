@@ -9,10 +9,10 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// Propose makes a key of a cluster (SDSI 6.2.2): it goes on trial, waits for a place, or
-// for an operator, where sensitive says why. A key whose name is in the base template, or
-// in the pool, refines the description there. The error wraps [ErrNoKey] if k cannot be a
-// key; the cluster then waits for more.
+// Propose adds a key that was made from a cluster (SDSI 6.2.2). The key goes on trial, waits for a
+// place on trial, or waits for an operator; in the last case sensitive is the reason. If the base
+// template or the pool has a key of this name, Propose improves that key's description instead. The
+// error wraps [ErrNoKey] if k cannot become a key; the cluster then continues to collect votes.
 func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensitive string, now time.Time) error {
 	c := p.cluster(id)
 	if c == nil || !c.ripe(p.cfg, now) {
@@ -48,7 +48,8 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	return nil
 }
 
-// admit reports whether there is room for a further key. Keys that have retired make room.
+// admit returns an error if there is no room for a further key. It removes a retired key to make
+// room.
 func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool { return x.State == Retired }); at >= 0 && len(p.doc.Lives) >= maxLives*3/4 {
 		p.end(p.doc.Lives[at], "", "", now)
@@ -64,7 +65,7 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 	switch {
 	case len(p.doc.Lives) >= maxLives:
 		return fmt.Errorf("%w: the pool has %d keys, in all states", ErrNoKey, maxLives)
-	case l.Owner == "" && all >= maxLives*3/4: // clients' own keys take no place of all
+	case l.Owner == "" && all >= maxLives*3/4: // a quarter is reserved for clients' own keys
 		return fmt.Errorf("%w: the pool has %d keys of all clients, in all states", ErrNoKey, all)
 	case l.Owner != "" && own >= p.cfg.MaxPersonal:
 		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
@@ -92,7 +93,7 @@ func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensiti
 	}
 }
 
-// begin decides what a new, or an approved, key is first.
+// begin sets the first state of a new or approved key.
 func (p *Pool) begin(l *life, sensitive string, now time.Time) {
 	switch {
 	case sensitive != "" && l.Approved == "":
@@ -106,8 +107,8 @@ func (p *Pool) begin(l *life, sensitive string, now time.Time) {
 	}
 }
 
-// full reports whether one more key on trial would be too many: for any client, if it is
-// for all, or for its owner.
+// full reports whether one more key on trial would be too many: for the owner of the key, or, if it
+// is a key for all, for any client.
 func (p *Pool) full(owner string) bool {
 	trials, keys, own := 0, 0, map[string]int{}
 	for _, l := range p.doc.Lives {
@@ -132,7 +133,7 @@ func (p *Pool) full(owner string) bool {
 	return trials+most >= p.cfg.MaxTrials || keys >= p.cfg.MaxKeys
 }
 
-// life returns a key that a client would see: of all, or its own.
+// life returns the key of this name that a client would see: a key for all, or its own.
 func (p *Pool) life(name, owner string) *life {
 	for _, l := range p.doc.Lives {
 		if sameName(l.Key.Name, name) && (l.Owner == "" || l.Owner == owner) {
@@ -142,8 +143,9 @@ func (p *Pool) life(name, owner string) *life {
 	return nil
 }
 
-// Like returns the key of a template that has a name or its plural, or the name as its property:
-// the one that a proposal of that name would describe better; nil: none has.
+// Like returns the key of a template whose name equals a name except for plurals and word order, or
+// whose property is the name. A proposal with that name would improve this key's description. It
+// returns nil if there is none.
 func Like(t *template.Template, name string) *template.Key {
 	if k := t.Key(name); k != nil {
 		return k
@@ -156,7 +158,7 @@ func Like(t *template.Template, name string) *template.Key {
 	return nil
 }
 
-// sameName reports whether two names are one, but for plurals and the order of their words.
+// sameName reports whether two names are equal except for plurals and the order of their words.
 func sameName(a, b string) bool {
 	if a == b {
 		return true

@@ -11,22 +11,22 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// Sensitive decides which keys wait for an operator (SDSI 7): those about payment, identity
-// and access, those that sound like orders to a model, and those that expose a capability of
-// the agent. The zero value uses the built-in words.
+// Sensitive decides which keys wait for an operator (SDSI 7): those about payment, identity and
+// access, those that look like instructions to a model, and those that expose a capability of the
+// agent. The zero value uses the built-in words.
 type Sensitive struct {
-	// Words are further words: a key is sensitive if its name or description has one, or a
-	// word that begins with one that ends in "*".
+	// Words are further words: a key is sensitive if its name or description contains one of them.
+	// A word that ends in "*" stands for all words with this beginning.
 	Words []string
 	// Pattern, if set, is matched against name and description, too.
 	Pattern *regexp.Regexp
-	// Capabilities are the names of what the agent can do, as those of its tools. A key whose
-	// name has all the words of one, or vice versa, exposes it.
+	// Capabilities are the names of the agent's capabilities, such as its tools. A key exposes a
+	// capability if one of the two names contains all words of the other.
 	Capabilities []string
 }
 
-// Unread says why a key waits that is in a script which no list of words is in, neither a
-// built-in one nor the operator's: what it is about is not known. "": the words are enough.
+// Unread returns why a key waits whose script occurs in no list of words, neither the built-in one
+// nor the operator's, so that its subject cannot be checked; "" if the lists cover its script.
 func (s Sensitive) Unread(k template.Key, c Cluster) string {
 	read := map[*unicode.RangeTable]bool{unicode.Latin: true}
 	own := strings.Join(s.Words, " ")
@@ -44,7 +44,7 @@ func (s Sensitive) Unread(k template.Key, c Cluster) string {
 	return ""
 }
 
-// scriptOf returns the script of a letter; nil if it is no letter, or one of all scripts.
+// scriptOf returns the script of a letter; nil if r is not a letter, or is used in all scripts.
 func scriptOf(r rune) *unicode.RangeTable {
 	if !unicode.IsLetter(r) || unicode.In(r, unicode.Common, unicode.Inherited) {
 		return nil
@@ -60,7 +60,7 @@ func scriptOf(r rune) *unicode.RangeTable {
 	return nil
 }
 
-// sensitiveWords are the built-in ones, of English, German, French and Spanish.
+// sensitiveWords are the built-in words, of English, German, French and Spanish.
 var sensitiveWords = strings.Fields(`pay* paid card cards credit debit iban bic swift account* bank* invoice* refund* price* discount* coupon* voucher* money cash
 	wallet* crypto* bitcoin bill* charge* fee* cost* upgrade* password* passcode* passphrase* pin otp token* secret* credential* api
 	identity identit* passport* licence* license* ssn birth* nationality gender name names email* phone* address* biometric* fingerprint*
@@ -70,10 +70,10 @@ var sensitiveWords = strings.Fields(`pay* paid card cards credit debit iban bic 
 	paie* payer carte* compte* facture* rembours* prix remise* gratuit* passe passeport* naissance* accès droit* adresse* supprim*
 	pag* tarjeta* cuenta* factura* reembols* precio* descuento* gratis contraseña* pasaporte* nacimiento* acceso* permiso* dirección* borrar`)
 
-// Why says why a key waits for an operator; "": it does not.
+// Why returns why a key waits for an operator; "" if it does not.
 func (s Sensitive) Why(k template.Key, c Cluster) string {
 	text := strings.ReplaceAll(k.Name, "_", " ") + " " + k.Description + " " + strings.Join(c.Examples, " ")
-	text += " " + plain(strings.ToLower(text)) // a reader takes "ｐａｙ" and "páy" for "pay"
+	text += " " + plain(strings.ToLower(text)) // a reader reads "ｐａｙ" and "páy" as "pay"
 	words := template.Words(text)
 	for _, list := range [][]string{sensitiveWords, s.Words} {
 		for _, w := range words {
@@ -103,7 +103,7 @@ func matches(list []string, word string) string {
 	return ""
 }
 
-// exposes reports whether the words of one name are all in the other.
+// exposes reports whether one name contains all words of the other.
 func exposes(key, capability string) bool {
 	split := func(name string) (out []string) {
 		for _, w := range template.Words(camel.RE().ReplaceAllString(strings.NewReplacer("_", " ", ".", " ", "-", " ", "/", " ").Replace(name), "$1 $2")) {

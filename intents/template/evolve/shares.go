@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// shares counts on one day what clients do, so that no client counts for more than a small
-// part of it: one that sends very much could move the metrics of all keys by itself. It
-// follows the busiest clients only, as the algorithm of Misra and Gries does: a client that
-// does more than one part in len(Top)+1 of all is among them.
+// shares counts the events of one day by client, so that each client counts for a small part only:
+// otherwise a client that sends very much could determine the metrics of all keys. It tracks only
+// the busiest clients, by the algorithm of Misra and Gries: a client with more than one part in
+// len(Top)+1 of all events is among them.
 type shares struct {
 	Day int64     `json:"d"`
-	N   int       `json:"n"` // that counted, of all clients
+	N   int       `json:"n"` // events of all clients that counted
 	Top []portion `json:"t,omitempty"`
 }
 
@@ -20,19 +20,19 @@ type portion struct {
 	N      int    `json:"n"`
 }
 
-// A limit says how much a client may count for: its first least on a day, and beyond them
-// one part in part. follow is how many clients are followed; it is more than part.
+// A limit bounds how much a client may count: its first least events of a day, and beyond that one
+// part in part of all. follow is how many clients are tracked; it is more than part.
 type limit struct{ least, part, follow int }
 
-// With these a client counts for less than 5 % of the payloads, which is what keeps a key,
-// and for less than 10 % of the values of a key, which is what keeps one from becoming
-// stable.
+// With these limits a client counts for less than 5 % of the payloads, the share of usage that
+// keeps a key, and for less than 10 % of the values of a key, the share that can keep a key from
+// becoming stable.
 var valueLimit = limit{least: 5, part: 20, follow: 24}
 
 func (c *Config) payloadLimit() limit { return limit{least: c.MinPayloads, part: 32, follow: 64} }
 
-// A Sampler takes a part of the values that clients send for a key, as a [Pool] counts them: of
-// no client many more than of the others. It is not safe for concurrent use.
+// A Sampler selects values that clients send for a key, by the limit with which a [Pool] counts
+// them: from no client many more than from the others. It is not safe for concurrent use.
 type Sampler struct{ values shares }
 
 // Take reports whether a value of a client is in the sample.
@@ -40,7 +40,7 @@ func (s *Sampler) Take(client string, now time.Time) bool {
 	return s.values.take(client, valueLimit, now)
 }
 
-// take reports whether something that a client does counts.
+// take reports whether an event of a client counts, and counts it.
 func (s *shares) take(client string, l limit, now time.Time) bool {
 	if d := dayOf(now); s.Day != d {
 		*s = shares{Day: d}
@@ -70,7 +70,7 @@ func (s *shares) forget(client string) bool {
 	return len(s.Top) != before
 }
 
-// fits reports whether it is within the bounds.
+// fits reports whether decoded shares are within the bounds.
 func (s *shares) fits(l limit) bool {
 	return s.N >= 0 && len(s.Top) <= l.follow && !slices.ContainsFunc(s.Top, func(p portion) bool { return p.N < 1 || p.N > s.N })
 }

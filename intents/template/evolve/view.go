@@ -9,14 +9,13 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A View is what clients are told of a pool. It does not change: any number of goroutines
-// may use it at once.
+// A View is the part of a pool that clients get. It is immutable and safe for concurrent use.
 type View struct {
-	lives      []life // without what was counted
+	lives      []life // without counts
 	generation uint64
 }
 
-// View returns what clients are told now.
+// View returns the current view.
 func (p *Pool) View() *View {
 	v := &View{}
 	for _, l := range p.doc.Lives {
@@ -29,11 +28,11 @@ func (p *Pool) View() *View {
 	return v
 }
 
-// Generation differs from that of another view of the same pool if clients are told other
-// things. Views of two pools may have the same.
+// Generation returns a number that differs between two views of the same pool if clients get
+// something else. Views of different pools may have the same number.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Empty reports whether there is nothing to tell, and nothing to count.
+// Empty reports whether the view has no keys, neither advertised nor withdrawn ones.
 func (v *View) Empty() bool { return len(v.lives) == 0 }
 
 // Own reports whether a client has keys of its own.
@@ -41,9 +40,9 @@ func (v *View) Own(client string) bool {
 	return client != "" && slices.ContainsFunc(v.lives, func(l life) bool { return l.Owner == client })
 }
 
-// Patches returns what a client is told beside a template (SDSI 6.2.2): the advertised keys
-// of all, and its own. A key that the template itself has is left out. Patches that expire
-// before a time are, too; before the zero time none does.
+// Patches returns the patches of a template for a client (SDSI 6.2.2), with the advertised keys for
+// all and the client's own. It leaves out keys that the template itself has, and patches that
+// expire at now or before; with the zero time it leaves out only those that expire when they begin.
 func (v *View) Patches(t *template.Template, client string, now time.Time) []template.Patch {
 	var out []template.Patch
 	room := template.MaxKeys - len(t.Keys)
@@ -67,7 +66,7 @@ func (v *View) Patches(t *template.Template, client string, now time.Time) []tem
 	return out
 }
 
-// Withdrawn returns the keys that payloads of a client may still have (SDSI 6.2.3).
+// Withdrawn returns the withdrawn keys that payloads of a client may still have (SDSI 6.2.3).
 func (v *View) Withdrawn(client string) []template.Key {
 	var out []template.Key
 	for _, l := range v.visible(client) {
@@ -88,8 +87,8 @@ func (v *View) Key(name, client string) (template.Key, State) {
 	return template.Key{}, ""
 }
 
-// visible returns the keys of all and those of one client; of two with one name the one of
-// all.
+// visible returns the keys for all and the own keys of one client. If two have the same name, it
+// returns the one for all.
 func (v *View) visible(client string) (out []life) {
 	for _, l := range v.lives {
 		if l.Owner == "" {
