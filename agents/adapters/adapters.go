@@ -54,8 +54,8 @@ func New(cfg Config, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// open makes a set, and collects the problems of the configuration. The set may be used if there
-// are none.
+// open makes a set, and collects the problems of the configuration. The set may be used only if
+// there are none.
 func open(cfg Config, opts Options) (*Set, *problems) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }

@@ -54,15 +54,14 @@ type Config struct {
 	Learning learn.Settings `json:"learning,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
 	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
-	// Worker is the settings of the process that reads the file. They are not
-	// looked at here.
+	// Worker has the settings of the process that reads the file. This package ignores them.
 	Worker jsontext.Value `json:"worker,omitzero"`
 
 	place placer // of its values, if it was read from a file
 }
 
-// Directory is how the agents are found that documents name as their subagents.
-// Which files and URLs definitions may be read from is in section outbound.
+// Directory configures how the subagents of documents are found. Section outbound says from which
+// files and URLs definitions may be read.
 type Directory struct {
 	// RegisteredSkills restricts a reference skill:NAME to agents whose
 	// registered definition has the skill. Default: agents that publish the
@@ -103,11 +102,11 @@ func Check(data []byte, amend func(*Config), opts Options) []*Problem {
 			bad.all = append(bad.all, p)
 		}
 	}
-	_ = bad.err() // puts them in order
+	_ = bad.err() // sorts them
 	return bad.all
 }
 
-// maxUnread bounds the values that do not fit that are reported of one configuration.
+// maxUnread bounds the reported values that do not fit.
 const maxUnread = 50
 
 // read reads the values that fit into a configuration, and reports the others.
@@ -134,7 +133,7 @@ func read(data []byte) (Config, *problems) {
 	}
 }
 
-// parse makes JSON of a file, and learns the places of its values; nil if it is empty.
+// parse converts a file to JSON, and records the places of its values; nil if the file is empty.
 func (ps *problems) parse(data []byte) (jsontext.Value, error) {
 	trimmed := bytes.TrimSpace(data)
 	switch {
@@ -150,7 +149,7 @@ func (ps *problems) parse(data []byte) (jsontext.Value, error) {
 	}
 	text, place, err := aaif.YAMLPlaces(data, 0)
 	ps.place = place
-	var e *aaif.Error // its text speaks of an AAIF document
+	var e *aaif.Error // its text is about an AAIF document
 	switch {
 	case errors.As(err, &e) && len(e.Problems) == 1:
 		p := e.Problems[0]
@@ -163,7 +162,7 @@ func (ps *problems) parse(data []byte) (jsontext.Value, error) {
 	return text, err
 }
 
-// explain reports a problem of the file in the file's terms, and returns its place; "" means the
+// explain reports a problem in terms of the configuration file, and returns its place; "" means the
 // whole file.
 func (ps *problems) explain(err error) jsontext.Pointer {
 	var semantic *jsonv2.SemanticError
@@ -220,7 +219,7 @@ func without(text jsontext.Value, at jsontext.Pointer) (jsontext.Value, error) {
 	return json.Marshal(whole)
 }
 
-// wanted describes the kind of value that a place needs; "" if its Go type does not say.
+// wanted describes the kind of value that a place needs; "" if the Go type does not determine it.
 func wanted(t reflect.Type) string {
 	if t == nil {
 		return ""

@@ -9,14 +9,13 @@
 //	set.Use(&opts)
 //	a, err := agents.New(doc, opts)
 //
-// Package agents knows only the ports. A program that embeds it links what it
-// uses: all adapters with this package, or single ones by setting
-// agents.Options itself.
+// Package agents imports only the ports. A program that embeds it links only the adapters that it
+// uses: all of them with this package, or single ones if it sets agents.Options itself.
 //
 // # The configuration
 //
 // A [Config] says what documents may use: which endpoints, servers and secrets, at which cost.
-// Documents come from anywhere and can only ask. The file is YAML or JSON, and is read strictly:
-// an unknown name is an error, so that a typing error never permits anything. [Check] reports all
-// problems of a file, with their places.
+// Documents may be untrusted, so they can only request these. The file is YAML or JSON, and is read
+// strictly: an unknown name is an error, so that a typing error never permits anything. [Check]
+// reports all problems of a file, with their places.
 package adapters

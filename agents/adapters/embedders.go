@@ -42,7 +42,7 @@ func (s *Set) Embedder(name string, opts agents.Options) (embedding.Embedder, er
 	switch {
 	case e.api == APIBedrock || e.api == APIVertex:
 		return e.hosted(model, opts)
-	case e.api == APIGoogle: // has the protocol beside its own
+	case e.api == APIGoogle: // also offers OpenAI's protocol
 		base = strings.TrimSuffix(base, "/") + "/v1beta/openai"
 	case provider == string(aaif.ProviderAzureOpenAI):
 		header = cmp.Or(header, "api-key")
@@ -55,7 +55,8 @@ func (s *Set) Embedder(name string, opts agents.Options) (embedding.Embedder, er
 	return openai.New(openai.Config{Provider: provider, Model: model, BaseURL: base, Key: e.key, KeyHeader: header, HTTPClient: e.client, MaxRetries: 1})
 }
 
-// hosted makes the embedder of a cloud's service, which the adapter for its models reaches.
+// hosted makes the embedder of a cloud's service, which is called by the adapter for the cloud's
+// models.
 func (e *endpoint) hosted(name string, opts agents.Options) (embedding.Embedder, error) {
 	m, err := e.model(opts)
 	if err != nil {

@@ -79,13 +79,12 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	return e, append(notices, more...), err
 }
 
-// credential decides which key is sent to an endpoint. A base_url comes from
-// the document, possibly a stranger's: a well-known provider's key must not be
-// sent to it, whether it has its usual name or the operator configured it, and
-// neither must a cloud's credentials. The name of a custom provider's key
-// follows from the document, so it could be any variable that ends in _API_KEY:
-// it is sent to the document's base_url only if the operator has configured it,
-// or has permitted documents to read that variable and has named the host.
+// credential decides which key is sent to an endpoint. A base_url comes from the document, which
+// may be untrusted. So neither a well-known provider's key, from its usual variable or from the
+// operator's configuration, nor a cloud's credentials may be sent to it. The name of a custom
+// provider's key follows from the document, so it could be any variable that ends in _API_KEY: it
+// is sent to the document's base_url only if the operator has configured it, or has permitted
+// documents to read that variable and has named the host.
 func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
 	_, registered := providers[aaif.Provider(e.name)]
 	foreign := stranger && registered && originOf(ownEndpoint(e.name)) != originOf(e.base)
@@ -161,8 +160,8 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 	return nil, s.keyIn(e, at, keys, opts, true)
 }
 
-// keyIn takes the key of an endpoint from the first of the variables that is
-// set. An optional key may be missing.
+// keyIn reads the key of an endpoint from the first of the variables that is set. An optional key
+// may be missing.
 func (s *Set) keyIn(e *endpoint, at string, names []string, opts agents.Options, optional bool) error {
 	for _, name := range names {
 		if _, set := secretOf(opts, name); !set {
@@ -241,8 +240,8 @@ func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 // credentials.
 const googleCredentials = "GOOGLE_APPLICATION_CREDENTIALS"
 
-// credentialsFile is the operator's file with Google Cloud's credentials; ""
-// for the default locations of Google's own tools.
+// credentialsFile returns the operator's file with Google Cloud's credentials; "" for the default
+// locations of Google's own tools.
 func (e *endpoint) credentialsFile(opts agents.Options) string {
 	if e.CredentialsFile != "" {
 		return e.CredentialsFile

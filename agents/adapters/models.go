@@ -67,7 +67,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	return r.Model(), notices, nil
 }
 
-// Planned is a route of a document, with what this configuration makes of it.
+// Planned is a route of a document with its endpoint, its key, and the reason if it cannot be used.
 type Planned struct {
 	route.Route
 	// Pointer is the route's place in the document.
@@ -75,17 +75,16 @@ type Planned struct {
 	// Endpoint is where its requests are sent; empty if the adapter determines
 	// that itself.
 	Endpoint string
-	// Key is the source of its key: a variable, "file", "vault NAME", "AWS" or
-	// "Google Cloud" for their own credentials, "" for none. HasKey says
-	// whether the key is present, as far as that can be known without reading
-	// it.
+	// Key is the source of its key: a variable, "file", "vault NAME", "AWS" or "Google Cloud" for
+	// their own credentials, "" for none. HasKey reports whether the key is present, as far as that
+	// can be determined without reading it.
 	Key    string
 	HasKey bool
-	// Why says why the route cannot be used; "" if it can.
+	// Why is why the route cannot be used; "" if it can be used.
 	Why string
 }
 
-// A NoRouteError is the error of a document none of whose routes can be used.
+// A NoRouteError is the error of a document that has no usable route.
 type NoRouteError struct {
 	err   error
 	unset []string
@@ -97,7 +96,7 @@ func (e *NoRouteError) Unwrap() error { return e.err }
 // UnsetKeys returns the variables of the keys that are missing.
 func (e *NoRouteError) UnsetKeys() []string { return e.unset }
 
-// NoRoute says of err that none of the routes can be used.
+// NoRoute wraps err in the error that none of the routes can be used.
 func NoRoute(routes []Planned, err error) *NoRouteError {
 	e := &NoRouteError{err: err}
 	for _, p := range routes {
@@ -221,8 +220,8 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	return plan, notices, nil
 }
 
-// nameOf is the name of the provider of the document's first route: provider_id
-// if that is more specific.
+// nameOf returns the provider's name of the document's first route: provider_id if that is more
+// specific.
 func nameOf(m *aaif.Model) string {
 	if (m.Provider == aaif.ProviderCustom || m.Provider == "") && m.ProviderID != "" {
 		return m.ProviderID

@@ -133,7 +133,7 @@ func (s *Set) checkModels() error {
 	return errors.Join(bad...)
 }
 
-// check reports what is wrong with a provider's entry, or would be ignored.
+// check reports the errors in a provider's entry, and its settings that would be ignored.
 func (p *Provider) check(name string) []error {
 	var bad []error
 	if p.BaseURL != "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Offer lists what the set adds to the abilities of package agents: the
-// protocols that it speaks, its authentication, routes to models, and vaults if
-// the configuration has any; see [agents.Options].Offer.
+// Offer lists the abilities that the set adds to those of package agents: protocols,
+// authentication, routes to models, and vaults if the configuration has any; see
+// [agents.Options].Offer.
 func (s *Set) Offer() aaif.Offer {
 	o := aaif.Offer{Capabilities: aaif.SetOf("model.fallback")}
 	for protocol := range s.openers {
@@ -33,9 +33,9 @@ func (s *Set) Providers() []aaif.Provider {
 	return slices.DeleteFunc(aaif.Providers(), func(p aaif.Provider) bool { return !s.reaches(p) })
 }
 
-// cloudCredentials are variables of which one is set if a process is given a
-// cloud's own credentials. On the cloud's machines credentials also exist
-// without any of them, which only a call can show.
+// cloudCredentials are the variables of which at least one is set if a process gets a cloud's own
+// credentials. On the cloud's machines credentials may also exist without any of them; only a call
+// can show that.
 var cloudCredentials = map[aaif.Provider][]string{
 	aaif.ProviderBedrock: {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
 		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"},

@@ -33,7 +33,7 @@ func (s *Set) openOutbound(bad *problems) {
 	}
 }
 
-// access is the policy and the secrets that tools use to reach endpoints.
+// access returns the policy and the secrets with which tools reach endpoints.
 func (s *Set) access() outbound.Access { return outbound.Access{Policy: s.policy, Secrets: s.secrets} }
 
 // RegisteredSkills returns directory.registered_skills of the configuration.

@@ -18,7 +18,7 @@ import (
 type Problem struct {
 	Pointer      string // of the place (RFC 6901); "": the file as a whole
 	Line, Column int    // in the file, from 1; 0: not known
-	Message      string // begins with the pointer, where there is one
+	Message      string // begins with the pointer, if there is one
 	Err          error  // the error behind it; may be nil
 }
 
@@ -36,7 +36,7 @@ func (p *Problem) Unwrap() error { return p.Err }
 // the file has none.
 type placer func(pointer string) (line, column int)
 
-// problems collects what is wrong with a configuration.
+// problems collects the problems of a configuration.
 type problems struct {
 	place placer
 	all   []*Problem

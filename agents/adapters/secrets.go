@@ -32,9 +32,9 @@ type Secrets struct {
 	Env []string `json:"env,omitzero"`
 }
 
-// Vault is one entry of section vaults: the vault for a provider of documents'
-// vault_ref. Exactly one kind must be set. It need not be the provider's own,
-// so that a folder of files can stand for any vault.
+// Vault is one entry of section vaults: the vault for a provider of documents' vault_ref. Exactly
+// one kind must be set. The kind need not be the provider's own, so a folder of files can replace
+// any vault.
 type Vault struct {
 	// Allow are the entries that documents may name, as PATH, PATH#KEY,
 	// PATH?version=VERSION or PATH?version=VERSION#KEY: "*" is any text within
@@ -56,10 +56,9 @@ type Vault struct {
 	Command     *command.Config     `json:"command,omitzero"`
 }
 
-// SecretRef is where the configuration itself takes a credential from, such as
-// a model's API key: exactly one member must be set. Vault is one of section
-// vaults; any of its paths may be read, because Allow applies to documents
-// only.
+// SecretRef names the source of a credential of the configuration itself, such as a model's API
+// key: exactly one member must be set. Vault is one of section vaults; any of its paths may be
+// read, because Allow applies to documents only.
 type SecretRef struct {
 	Env   string         `json:"env,omitzero"`
 	File  string         `json:"file,omitzero"`

@@ -16,20 +16,20 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// memberCall is one call of a member: its part of the work.
+// memberCall is one call of a member, for the member's part of the work.
 type memberCall struct {
 	key     string                      // identifies the call within the run: "step/0"
 	slot    int                         // the slot of its outcome
 	who     int                         // the member's index in Plan.Members
 	payload json.RawMessage             // the member's input, unless the document maps another
-	timeout time.Duration               // what is left until the context's deadline; 0: it has none of its own
+	timeout time.Duration               // the time until the context's deadline; 0: the call has no timeout of its own
 	patient time.Duration               // the timeout of a person, who may have longer; 0: the task's remaining time
-	silent  time.Duration               // how long each try of a member without timeout_seconds may be without an answer; 0: timeout
+	silent  time.Duration               // timeout of each attempt of a member without timeout_seconds; 0: timeout
 	plain   bool                        // the payload is sent unchanged: the document's mapping does not apply to this call
 	apart   bool                        // the document's mapping does not see the outputs of other members
 	final   bool                        // the answer is the result of the whole task
-	whole   bool                        // the run waits for the answer even if it is to stop
-	pause   func(context.Context) error // stops the run in the middle of the call; nil: a commit does
+	whole   bool                        // the run waits for the answer even if a stop was requested
+	pause   func(context.Context) error // stops the run in the middle of the call; nil: a commit stops it
 	on      []envelope.Reference        // results of others that the payload was made from
 	schema  json.RawMessage             // what a person's answer must fit if the document has no result_schema; nil: anything
 }
@@ -106,7 +106,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			}
 			return end(noReceiver(&at.who, err))
 		}
-		if known { // this was told, and waited for
+		if known { // the failure was published, and the delay is over
 			wait = 0
 		} else {
 			failed := out
@@ -145,10 +145,10 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 	return other
 }
 
-// errSilent is the cause with which an attempt is cancelled when its time is over.
+// errSilent is the cause with which an attempt is cancelled at its timeout.
 var errSilent = errors.New("the member's time is over")
 
-// try makes one call, within the time that a try of the member has.
+// try makes one attempt of the call, within the member's timeout.
 func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
 	if a.silent <= 0 || at.who.Extras.TimeoutSeconds > 0 {
 		return w.call(ctx, at, a, payload, out)
@@ -220,8 +220,7 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 			out.Result = w.refer(answer.Envelope)
 			return nil
 		case errors.Is(err, mesh.ErrInterrupted):
-			// The run is to stop between two steps. This step is taken up again
-			// when the run resumes.
+			// The run must stop between two steps. This step continues when the run resumes.
 			if err := w.pauseIn(ctx, a); err != nil {
 				return err
 			}
@@ -231,8 +230,8 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 	}
 }
 
-// pauseIn stops the run in the middle of a call, as requested. It returns nil if the run goes on
-// after all.
+// pauseIn stops the run in the middle of a call, as requested. It returns nil if the request was
+// withdrawn and the run continues.
 func (w *work) pauseIn(ctx context.Context, a memberCall) error {
 	if a.pause != nil {
 		return a.pause(ctx)
@@ -240,9 +239,8 @@ func (w *work) pauseIn(ctx context.Context, a memberCall) error {
 	return w.commit(ctx, state.Step{Kind: state.StepPause})
 }
 
-// refer returns a reference to a member's result, for the task of another
-// member that is made from it. Results of people and channels are fetched from
-// this agent, which has received them.
+// refer returns a reference to a member's result, for tasks that are made from this result. Results
+// of people and channels are fetched from this agent, which has received them.
 func (w *work) refer(result *envelope.Envelope) *envelope.Reference {
 	keeper := result.From
 	if mesh.PublishesTo(keeper) {
@@ -255,7 +253,7 @@ func (w *work) refer(result *envelope.Envelope) *envelope.Reference {
 	return &ref
 }
 
-// madeOf returns references to the results of outcomes.
+// madeOf returns references to the results of several outcomes.
 func madeOf(outcomes []Outcome) (refs []envelope.Reference) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.OK() && o.Result != nil && len(refs) < maxMadeOf {
@@ -268,8 +266,8 @@ func madeOf(outcomes []Outcome) (refs []envelope.Reference) {
 // maxMadeOf bounds the references of one task.
 const maxMadeOf = 64
 
-// demands returns the conditions that the sender set for its result, for the
-// member whose answer becomes the result.
+// demands returns the sender's requirements for the result, for the member whose answer becomes the
+// result.
 func (w *work) demands() map[string]json.RawMessage {
 	all := w.task.Requires
 	all.Timeout, all.HumanApproval, all.Stream = 0, false, false // the mesh passes these on
@@ -317,8 +315,7 @@ const (
 	findPatienceDurable = 10 * time.Minute
 )
 
-// who returns the receiver of a call: the one that was chosen before, or the
-// one that the directory finds.
+// who returns the receiver of a call: the one chosen before, or the one that the directory finds.
 func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall) (Member, error) {
 	w.mu.Lock()
 	for _, c := range w.pos.Chosen {
@@ -351,7 +348,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall
 			w.log.Warn("a step waits: its agent has no worker", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
 			long = until
 		}
-		if w.run != nil && isClosed(w.run.StopRequested()) { // to pause, or to be transferred
+		if w.run != nil && isClosed(w.run.StopRequested()) { // for a pause or a transfer
 			if err := w.pauseIn(ctx, a); err != nil {
 				return m, err
 			}
@@ -362,8 +359,8 @@ func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall
 	}
 }
 
-// choose records the member that was found, if the directory might find another one later. A run
-// stores the record with the call, before it sends the call.
+// choose records the receiver, if the directory might find another one later. A run stores the
+// record with the call, before it sends the call.
 func (w *work) choose(key string, p *Participant, m Member) {
 	if p.Ref == m.Entity && m.AgentID == "" {
 		return
@@ -383,7 +380,7 @@ func noReceiver(p *Participant, err error) *envelope.Error {
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
 }
 
-// then says how the run continues after a member has failed for good.
+// then returns how the run continues after a member has failed for good.
 func (w *work) then(p *Participant, a memberCall) string {
 	switch {
 	case w.plan.Pattern == ModelLed:
@@ -401,9 +398,8 @@ func (w *work) then(p *Participant, a memberCall) string {
 	return intents.ThenFail
 }
 
-// told publishes on the bus what became of a member's part. Its duration counts
-// from the request to the current receiver; requests to earlier receivers have
-// been published already.
+// told publishes the state of a member's part on the bus. Its duration counts from the request to
+// the current receiver; requests to earlier receivers have been published already.
 func (w *work) told(intent string, o *Outcome, a memberCall, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then

@@ -81,8 +81,8 @@ func (b Ballot) Count(outcomes []Outcome) Tally {
 	return t
 }
 
-// plainTexts says how many outputs are plain texts, which can be compared only
-// as a whole.
+// plainTexts returns a text about how many outputs are plain texts, which can be compared only as a
+// whole.
 func plainTexts(outcomes []Outcome) string {
 	n := 0
 	for _, o := range outcomes {
@@ -97,7 +97,7 @@ func plainTexts(outcomes []Outcome) string {
 	return fmt.Sprintf(", %d of them in plain text (response_format json makes objects)", n)
 }
 
-// Decided reports whether the winner is certain, whatever the missing members vote for.
+// Decided reports whether the votes of the missing members cannot change the winner.
 func (b Ballot) Decided(outcomes []Outcome, missing int) bool {
 	t := b.Count(outcomes)
 	if t.Winner < 0 {

@@ -151,7 +151,7 @@ func choose(k float64, n int, reason string) (ruling, error) {
 	return ruling{choice: int(k), reason: reason}, nil
 }
 
-// said returns the text of a judge's answer, up to maxReason bytes.
+// said returns the text of a judge's answer, truncated to maxReason bytes.
 func said(payload json.RawMessage) string {
 	own := Bare(payload)
 	var text string
@@ -161,7 +161,7 @@ func said(payload json.RawMessage) string {
 	return clip.Cut(string(own), maxReason)
 }
 
-// reasonOf returns the reason in an answer, up to maxReason bytes.
+// reasonOf returns the reason in an answer, truncated to maxReason bytes.
 func reasonOf(m map[string]jsontext.Value) string {
 	var s string
 	if jsonv2.Unmarshal(m["reason"], &s) != nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Judges and the synthesizer get ordinary tasks, whose payloads
-// docs/orchestration.md specifies. Each payload has a text with instructions,
-// for agents that know nothing of swarms.
+// Judges and the synthesizer get ordinary tasks, whose payloads docs/orchestration.md specifies.
+// Each payload has a text with instructions, for agents that do not know swarms.
 
 const (
 	scoreText = `Score the candidate, an answer to the input. Reply with one JSON object and nothing else: ` +

@@ -36,8 +36,7 @@ type Member struct {
 	Def     *aaif.Definition // nil if it is not known
 }
 
-// Entities is a directory without any knowledge: every reference must be an
-// entity id.
+// Entities is a directory that resolves entity ids only.
 type Entities struct{}
 
 // Find returns the entity whose id is ref, or ErrUnknown.

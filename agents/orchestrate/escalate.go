@@ -27,9 +27,8 @@ type post struct {
 	before []string // entities that did not answer in time
 }
 
-// escalate passes a member's part on to the receiver that the document names
-// for a timeout (escalate_to). It reports false if there is none. An error
-// means that the receiver was not found.
+// escalate passes a member's part to the receiver that the document names for a timeout
+// (escalate_to). It reports false if there is none. An error means that the receiver was not found.
 func (w *work) escalate(ctx context.Context, at *post, a memberCall, problem *envelope.Error) (bool, error) {
 	name := at.who.Extras.EscalateTo
 	if problem.Code != envelope.CodeTimeout || name == "" || w.left() <= 0 || len(at.before) >= maxEscalations {
@@ -59,7 +58,7 @@ func (w *work) escalate(ctx context.Context, at *post, a memberCall, problem *en
 	return true, nil
 }
 
-// maxEscalations bounds how often one part is passed on.
+// maxEscalations bounds the escalations of one part.
 const maxEscalations = 16
 
 // named returns a member by its alias or ref. A name that is none of the
@@ -71,7 +70,7 @@ func (w *work) named(name string) Participant {
 	return Participant{Alias: name, Ref: name}
 }
 
-// escalated publishes on the bus that a part was passed on.
+// escalated publishes an escalation on the bus.
 func (w *work) escalated(at *post, o *Outcome, a memberCall, taskID string) {
 	w.task.PublishStep(intents.RunEscalated, intents.StepEvent{
 		Pattern: string(w.plan.Pattern), Step: at.key, Alias: o.Alias, To: at.member.Entity, Child: taskID, Durable: o.Durable, Slot: &a.slot,
@@ -79,8 +78,8 @@ func (w *work) escalated(at *post, o *Outcome, a memberCall, taskID string) {
 	})
 }
 
-// ofPerson adds to requires the members that are meant for a person: the schema
-// that the answer must fit, and the next receiver of an escalation.
+// ofPerson adds the members for a person to requires: the schema that the answer must fit, and the
+// next receiver of an escalation.
 func (w *work) ofPerson(at *post, a memberCall, requires map[string]json.RawMessage) map[string]json.RawMessage {
 	if subject.EntityType(at.member.Entity) != subject.TypeHuman {
 		return requires

@@ -67,8 +67,7 @@ func unfit(format string, args ...any) error {
 // is reports whether a name stands for a member.
 func (f *foreign) is(who int, name string) bool { return f.w.plan.means(who, name) }
 
-// take returns the first state of a member that was not taken before; nil if
-// there is none.
+// take returns the first state of a member that was not returned before; nil if there is none.
 func (f *foreign) take(who int) *aaif.SubagentState {
 	for i := range f.states {
 		if !f.used[i] && f.is(who, f.states[i].Alias) {
@@ -139,7 +138,7 @@ func (f *foreign) pipeline() error {
 		case i > done && completed(s):
 			return unfit("step %q was completed, and %q before it was not", alias, f.w.plan.Members[steps[done]].Alias)
 		case i == done && completed(s):
-			done++ // it had ended before its platform moved on
+			done++ // it had ended, but its platform had not updated the position
 		case i >= done:
 			continue
 		}

@@ -52,9 +52,9 @@ type handoffRule struct {
 	keys        []string // the subagent's pass_memory_keys
 }
 
-// NewHandoffs compiles the rules of a definition; it returns nil if there are
-// none. A condition that does not compile, or is in words, is never satisfied:
-// [condition.Check] and the document's own checks report what is wrong with it.
+// NewHandoffs compiles the rules of a definition; it returns nil if there are none. A condition
+// that does not compile, or is in natural language, is never satisfied; [condition.Check] and the
+// document's own checks report it.
 func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 	if opts.Directory == nil {
 		opts.Directory = Entities{}
@@ -105,9 +105,9 @@ type Moment struct {
 	Talk func() ([]model.Message, []aaif.MemoryItem)
 }
 
-// After evaluates the rules, and delegates the task by the first one that
-// holds. If over is true, one did: the handler must then return payload and err
-// unchanged. A rule that cannot be evaluated does not hold, and is logged.
+// After evaluates the rules, and delegates the task by the first one that holds. over reports
+// whether one did; the handler must then return payload and err unchanged. A rule that cannot be
+// evaluated does not hold, and is logged.
 func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (payload json.RawMessage, over bool, err error) {
 	if h == nil {
 		return nil, false, nil
@@ -125,8 +125,8 @@ func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (paylo
 	return payload, true, err
 }
 
-// Again delegates a task by a rule that held when the run was last committed:
-// after a crash, or when the answer that the run waited for has arrived.
+// Again delegates a task by the rule that held at the last commit of the run: after a crash, or
+// when the awaited answer has arrived.
 func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Moment) (json.RawMessage, error) {
 	if h != nil {
 		for i := range h.rules {
@@ -175,7 +175,7 @@ func attempt(task *mesh.Task) int {
 	return 1
 }
 
-// hand delegates a task by a rule.
+// hand delegates the task by a rule.
 func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at *Moment) (payload json.RawMessage, err error) {
 	m, err := h.receiver(ctx, task, r)
 	switch {
@@ -221,8 +221,7 @@ func (r *handoffRule) reason() string {
 	return fmt.Sprintf("handoff rule %d", r.n)
 }
 
-// along returns the state document for the receiver; nil if nothing is passed
-// on.
+// along returns the state document for the receiver; nil if the rule passes nothing.
 func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
 	if !r.passContext && !r.passMemory && len(r.keys) == 0 {
 		return nil
@@ -254,9 +253,9 @@ func (r *handoffRule) memories(task *mesh.Task, all []aaif.MemoryItem) []aaif.Me
 	})
 }
 
-// Passed returns the part of a conversation that another agent may have. It
-// leaves out system prompts, which belong to the agent; tool calls without an
-// answer; and data that only the model's own provider understands.
+// Passed returns the part of a conversation that may be passed to another agent. It leaves out
+// system prompts, which belong to the agent; tool calls without an answer; and data that only the
+// model's own provider understands.
 func Passed(messages []model.Message) []model.Message {
 	var out []model.Message
 	for i, m := range messages {

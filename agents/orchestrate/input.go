@@ -80,7 +80,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 			Status: string(aaif.RunRunning), InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, CostUSD: float64(used.CostUSD) / float64(model.Dollar),
 		},
 	}
-	var told map[string]string // of a run that its model leads
+	var told map[string]string // outputs of a run that its model leads
 	if w.run != nil {
 		cp := w.run.View()
 		if w.plan.Pattern == ModelLed {

@@ -23,14 +23,14 @@ const InvokeSubagent = "invoke_subagent"
 // workKey is the context key of the team's work that its model takes part in.
 type workKey struct{}
 
-// within returns the context of the team's work. In it the model that leads the team
-// can call the members as tools.
+// within returns a context with the team's work, so that the model that leads the team can call the
+// members as tools.
 func (w *work) within(ctx context.Context) context.Context {
 	return context.WithValue(ctx, workKey{}, w)
 }
 
-// Answered returns the ids of the members' tasks that gave a result so far, in a
-// context that a team passes to its model; nil in any other.
+// Answered returns the ids of the members' tasks with a result so far, from a context that a team
+// has passed to its model; nil for any other context.
 func Answered(ctx context.Context) []string {
 	w, _ := ctx.Value(workKey{}).(*work)
 	if w == nil {
@@ -39,8 +39,8 @@ func Answered(ctx context.Context) []string {
 	return w.answered()
 }
 
-// Used returns the usage of the members so far, in a context that a team passes
-// to its model; none in any other.
+// Used returns the members' usage so far, from a context that a team has passed to its model; zero
+// for any other context.
 func Used(ctx context.Context) Usage {
 	w, _ := ctx.Value(workKey{}).(*work)
 	if w == nil {
@@ -83,7 +83,7 @@ func (t *Team) Invoke(declared *aaif.Tool) tool.Tool {
 // leading is the [tool.Source] of a team's members.
 type leading struct{ t *Team }
 
-// Tools lists the members, with what is currently known of them.
+// Tools lists the members, with their current descriptions.
 func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
 	var out []tool.Tool
 	workers := l.t.plan.Workers()
@@ -276,9 +276,9 @@ func (w *work) note(o Outcome) {
 	w.stage(stepTeam(o.Alias, detail(&o), o.MS))
 }
 
-// returned returns what the tool calls of a run have returned, by their idempotency
-// keys. The ledger has the keys, and the conversation has what was returned, in the
-// same order. Messages without a line in the ledger are another platform's.
+// returned returns the results of a run's tool calls, by their idempotency keys. The ledger has the
+// keys, and the conversation has the results in the same order. Messages without a line in the
+// ledger come from another platform.
 func returned(cp *state.Checkpoint) map[string]string {
 	told := make(map[string]string)
 	messages := slices.DeleteFunc(cp.Messages(), func(m model.Message) bool { return m.Role != model.RoleTool })

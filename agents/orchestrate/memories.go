@@ -24,9 +24,8 @@ func Memories(task *mesh.Task, cp *state.Checkpoint, run string) ([]aaif.MemoryI
 	return cp.Memories(was, is), is
 }
 
-// passing returns those of a task's memories that may be passed to another
-// agent: those that want selects and that may leave this run (AAIF, Memory
-// Configuration).
+// passing returns those of a task's memories that may be passed to another agent: those that the
+// function want selects and that may leave this run (AAIF, Memory Configuration).
 func passing(task *mesh.Task, all []aaif.MemoryItem, want func(aaif.MemoryItem) bool) []aaif.MemoryItem {
 	from := state.Checkpoint{Doc: aaif.State{MemorySnapshot: all}}
 	who := state.Whose{User: task.User(), Session: task.Envelope.Corr}
@@ -52,8 +51,8 @@ func (w *work) along(ctx context.Context, p *Participant) (*state.Checkpoint, er
 	return c, nil
 }
 
-// memories returns the run's memories: those in its document, or those that
-// came with its task.
+// memories returns the run's memories: those in its own state document, or those that came with its
+// task.
 func (w *work) memories(ctx context.Context) ([]aaif.MemoryItem, error) {
 	if w.run != nil {
 		cp := w.run.View()

@@ -13,10 +13,9 @@ import (
 //
 //	{"results": [{"alias", "entity", "output"}, …], "failures": [{"alias", "entity", "error"}, …]}
 //
-// Both are in document order and always present. If every output is {"text": …}
-// and nothing else, there is also "text" for the next reader: the only text
-// unchanged, or all texts, each under a line with its alias. A swarm leaves out
-// what does not fit into one message.
+// Both are in document order and always present. If every output is {"text": …} and nothing else,
+// there is also "text" for the next reader: the only text unchanged, or all texts, each after a
+// line with its alias. A swarm leaves out outputs that do not fit into one message.
 func DefaultMerge(outcomes []Outcome) json.RawMessage {
 	m := merging{Results: resultsOf(outcomes), Failures: failuresOf(outcomes)}
 	m.Text = joined(m.Results)
@@ -56,8 +55,8 @@ func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
 	return mustJSON(m), without
 }
 
-// joined joins the texts of results that consist of a text only; it returns ""
-// if one has more.
+// joined joins the texts of results that consist of a text only; it returns "" if a result has
+// other members.
 func joined(results []MemberResult) string {
 	texts := make([]string, len(results))
 	for i, r := range results {

@@ -14,7 +14,7 @@ import (
 // before the next step begins.
 func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 	input := w.task.Input()
-	var on []envelope.Reference // results that input was made from
+	var on []envelope.Reference // the results from which input was made
 	for slot := range w.plan.Steps {
 		o := w.ended(slot)
 		if o == nil {
@@ -66,8 +66,7 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []e
 	return w.instead(ctx, out, memberCall{key: key + "/fallback", slot: slot, payload: input, on: on, final: final})
 }
 
-// instead calls the fallback in place of a member that failed, if the document
-// says so.
+// instead calls the fallback in place of a failed member, if the document says so.
 func (w *work) instead(ctx context.Context, o Outcome, a memberCall) (Outcome, error) {
 	i := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == o.Alias })
 	if i < 0 || w.plan.Members[i].Extras.OnError != OnErrorFallback || w.plan.Fallback < 0 || w.plan.Fallback == i {

@@ -56,10 +56,10 @@ type Participant struct {
 // bySkill reports whether the document names a skill instead of an agent.
 func (p *Participant) bySkill() bool { return strings.HasPrefix(p.Ref, "skill:") }
 
-// Compile makes a plan from a definition. It returns nil if the definition has
-// no team: no orchestration block, or one without subagents and pipeline. model
-// says that the agent has its own model, see [HasModel]. The errors are the
-// reasons why the team cannot work, with their JSON pointers.
+// Compile makes a plan from a definition. It returns nil if the definition has no team: no
+// orchestration block, or one without subagents and pipeline. model reports whether the agent has
+// its own model, see [HasModel]. The errors are the reasons why the team cannot work, with their
+// JSON pointers.
 func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	o := def.Agent.Orchestration
 	if o == nil || len(o.Subagents) == 0 && len(o.Pipeline) == 0 {

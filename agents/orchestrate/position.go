@@ -12,17 +12,16 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// position is the progress of the work on a task. It is stored as x-aeemesh.plan
-// in the run's Agent State. The rest is in the specification's own members:
-// outputs in subagent_states, in the order of Outcomes, and a pipeline's place
-// in pipeline_position.
+// position is the progress of the work on a task. It is stored as x-aeemesh.plan in the run's Agent
+// State. The other parts are in the specification's own members: outputs in subagent_states, in the
+// order of Outcomes, and a pipeline's progress in pipeline_position.
 type position struct {
 	Format   int        `json:"format"`
 	Pattern  Pattern    `json:"pattern"`
 	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change during a run
 	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they became known
 	Chosen   []chosen   `json:"chosen,omitempty"`   // how references were resolved
-	Failed   []failure  `json:"failed,omitempty"`   // calls of parts that have no outcome yet
+	Failed   []failure  `json:"failed,omitempty"`   // failed calls of parts that have no outcome yet
 	Routed   string     `json:"routed,omitempty"`   // of a router: the alias of the chosen member
 	Calls    int        `json:"calls,omitempty"`    // how many calls of members the model has made
 	Scope    string     `json:"scope"`              // of the calls: a new scope is a new attempt at the task
@@ -32,8 +31,8 @@ type position struct {
 // swarmState is the state of a swarm beyond the outcomes.
 type swarmState = json.RawMessage
 
-// chosen records to whom a reference was resolved when the run first needed it.
-// A worker that resumes the run uses the same member.
+// chosen records the entity to which a reference was resolved when the run first needed it. A
+// worker that resumes the run uses the same member.
 type chosen struct {
 	Key     string `json:"key"` // the key of the call
 	Entity  string `json:"entity"`
@@ -43,7 +42,7 @@ type chosen struct {
 // failure is a failed call whose part another attempt or another member does. A worker that
 // resumes the run does not make the call again.
 type failure struct {
-	Key     string          `json:"key"` // of the call, without its tries
+	Key     string          `json:"key"` // of the call, without the number of the attempt
 	Tries   int             `json:"tries"`
 	Durable bool            `json:"durable,omitempty"`
 	Err     *envelope.Error `json:"error"`
@@ -101,7 +100,7 @@ func (w *work) anew(scope string) {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
 			return false
 		}
-		return o.Err != nil && (o.Slot >= len(w.plan.Members) || !slices.Contains(heard, o.Alias)) // a member may be called as the agent's model is
+		return o.Err != nil && (o.Slot >= len(w.plan.Members) || !slices.Contains(heard, o.Alias)) // a member's alias may equal the name of the agent's model
 	})
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
 		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })
@@ -178,8 +177,8 @@ func (w *work) record(outcomes ...Outcome) {
 	w.fresh++
 }
 
-// failedBefore returns the error of a call that an earlier owner of the run made, and
-// of which try it is; nil if the call is to be made.
+// failedBefore returns the error of a call that an earlier owner of the run made, and sets the
+// attempt in o; nil if the call must be made.
 func (w *work) failedBefore(key string, o *Outcome) *envelope.Error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -56,7 +56,7 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	return o.Output, nil
 }
 
-// route chooses a member, and says by which criterion.
+// route chooses a member, and returns the criterion.
 func (w *work) route(ctx context.Context, input json.RawMessage) (int, string, error) {
 	if w.plan.ByModel && w.agentModel != nil {
 		return w.routeByModel(ctx, input)

@@ -13,10 +13,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// The share of the remaining time that is reserved for the judges and the
-// synthesizer, who work after the members.
+// The share of the remaining time that is reserved for the judges and the synthesizer, which work
+// after the members.
 const (
-	keepForOthers = 4 // one part of so many
+	keepForOthers = 4 // reserve one part in so many
 	mostForOthers = 10 * time.Minute
 	keepForAnswer = 20 // the same, if no judge or synthesizer follows
 	mostForAnswer = time.Second
@@ -32,8 +32,8 @@ type swarm struct {
 	rec   Record
 }
 
-// cast assigns the roles of a swarm, by alias. It is stored in the run's
-// position, so that a worker that resumes the run calls the same members.
+// cast is the assignment of the roles of a swarm, by alias. It is stored in the run's position, so
+// that a worker that resumes the run calls the same members.
 type cast struct {
 	Asked       []string `json:"asked"` // in document order
 	Evaluators  []string `json:"evaluators,omitempty"`
@@ -123,9 +123,8 @@ func (p *position) heard() []string {
 	return c.Asked
 }
 
-// roles removes from the workers the members whose own definitions say that
-// they judge or merge, if the document needs such a role and names no member
-// for it (AAIF, orchestration.role).
+// roles removes members from the workers whose own definitions declare that they judge or merge, if
+// the document needs such a role and names no member for it (AAIF, orchestration.role).
 func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 	judges := s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0
 	merges := s.cast.Synthesizer == ""
@@ -182,8 +181,8 @@ func (s *swarm) scoreSlot(evaluator, candidate int) int {
 }
 func (s *swarm) mergeSlot() int { return len(s.plan.Members) * (1 + len(s.plan.Members)) }
 
-// reserve is the part of the remaining time that is kept for judges and the
-// synthesizer, or for the answer.
+// reserve returns the part of the remaining time that is reserved for judges and the synthesizer,
+// or for the answer.
 func reserve(left time.Duration, others bool) time.Duration {
 	if others {
 		return min(left/keepForOthers, mostForOthers)
@@ -191,9 +190,9 @@ func reserve(left time.Duration, others bool) time.Duration {
 	return min(left/keepForAnswer, mostForAnswer)
 }
 
-// keep returns the part of the remaining time that is reserved for what follows a
-// stage. A worker that resumes the run reserves the same, but leaves the stage
-// time to find the answers that have come meanwhile.
+// keep returns the part of the remaining time that is reserved for what follows a stage. A worker
+// that resumes the run reserves the same, but leaves the stage enough time to read the answers that
+// have arrived meanwhile.
 func (s *swarm) keep(stage string, left time.Duration, others bool) time.Duration {
 	ms, resumed := s.cast.KeptMS[stage]
 	if !resumed {
@@ -237,8 +236,8 @@ func (s *swarm) members(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Which members have answered already is chance, and must not influence
-		// a member's input: after a crash the input must be the same.
+		// A member's input must not depend on which members have answered already: after a crash
+		// the input must be the same.
 		f.add(memberCall{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
@@ -267,7 +266,7 @@ func (s *swarm) members(ctx context.Context) error {
 	var problem *envelope.Error
 	switch {
 	case err == nil, errors.Is(err, errEnough), errors.Is(err, errTooFew):
-	case errors.As(err, &problem) && ctx.Err() == nil: // a member fails the swarm: the answers of the others are kept
+	case errors.As(err, &problem) && ctx.Err() == nil: // a member fails the swarm: keep the answers of the others
 		if err := s.commit(ctx, stepTeam("swarm", "a member has failed", 0)); err != nil {
 			return err
 		}

@@ -115,14 +115,14 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 	return output
 }
 
-// bestOf has every different output scored by each evaluator, or by the agent's
-// own model if there is no evaluator.
+// bestOf asks each evaluator for a score of every different output, or the agent's own model if
+// there is no evaluator.
 func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	candidates := Candidates(given, s.task.Envelope.ID)
 	judged := make([][]Judgement, len(candidates))
 	var err error
 	switch {
-	case len(candidates) == 1: // there is nothing to choose between
+	case len(candidates) == 1: // there is no choice
 		return s.won(given, candidates[0].slot, candidates[0].By), nil
 	case len(s.cast.Evaluators) > 0:
 		err = s.scores(ctx, candidates, judged)

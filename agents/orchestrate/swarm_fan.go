@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// The causes with which running asks of a fan-out are cancelled.
+// The causes with which running calls of a fan-out are cancelled.
 var (
 	errEnough = errors.New("enough members have answered")
 	errTooFew = errors.New("too few can still succeed")
@@ -22,10 +22,10 @@ var (
 // fan calls many members, at most width at the same time, and records their
 // outcomes.
 //
-// Outcomes share commits: of n asks about n/16 are committed together, but none
-// waits for longer than 250 ms, or twenty times the duration of the last
-// commit. So a swarm of a thousand does not write its growing document a
-// thousand times, and a swarm of a few commits each outcome at once.
+// Outcomes share commits: of n outcomes about n/16 are committed together, but none waits for
+// longer than 250 ms, or twenty times the duration of the last commit. So a swarm of a thousand
+// does not write its growing document a thousand times, and a swarm of a few commits each outcome
+// at once.
 type fan struct {
 	*work
 	asks  []memberCall
@@ -34,8 +34,8 @@ type fan struct {
 	days  time.Time              // the deadline of people, which may lie after the agent's own deadline
 	each  func(o *Outcome) error // called with each outcome, also with those known before; an error ends the fan-out
 
-	// decided, if set, is called when only people have not answered, who may
-	// take days. If it reports true, the fan-out ends without them.
+	// decided, if set, is called when only people have not answered. If it returns true, the
+	// fan-out ends without them, because people may take days.
 	decided func(out int) bool
 
 	room    int64 // bytes left for further outputs
@@ -51,10 +51,10 @@ type fan struct {
 // run, and the work of members on the live lane would be lost, so the call waits for them.
 type halt struct {
 	slot int
-	done chan struct{} // closed if the run goes on after all
+	done chan struct{} // closed if the run continues after all
 }
 
-// pause waits until the run has stopped, or goes on after all.
+// pause waits until the run has stopped, or continues after all.
 func (f *fan) pause(ctx context.Context, slot int) error {
 	h := halt{slot, make(chan struct{})}
 	select {
@@ -70,7 +70,7 @@ func (f *fan) pause(ctx context.Context, slot int) error {
 	}
 }
 
-// memberOutcome is the result of an ask. The error means that the run cannot go on.
+// memberOutcome is the result of a call. An error means that the run cannot continue.
 type memberOutcome struct {
 	out Outcome
 	err error
@@ -79,11 +79,11 @@ type memberOutcome struct {
 const (
 	sharers   = 16 // the number of commits for all outcomes of a fan-out
 	patience  = 250 * time.Millisecond
-	dutyCycle = 20 // at most one part of so many of the time is spent on commits
+	dutyCycle = 20 // at most one part in so many of the time is spent on commits
 )
 
-// fan makes the fan-out of a stage. others: judges or a merge may follow, which
-// take time.
+// fan makes the fan-out of a stage. others reports whether judges or a merge may follow, which take
+// time.
 func (s *swarm) fan(stage string, others bool) *fan {
 	until := s.task.Deadline.Add(-s.keep(stage, s.left(), others))
 	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }, halts: make(chan halt), halted: map[int]halt{}}
@@ -106,10 +106,9 @@ func (f *fan) add(a memberCall) {
 	f.asks = append(f.asks, a)
 }
 
-// run calls all members that have no outcome yet. It returns when all calls
-// have ended; when the fan-out ends early, the running calls are cancelled. An
-// error that ends the run here is returned unchanged. If only people have not
-// answered, it returns a [stillOut].
+// run calls all members that have no outcome yet. It returns when all calls have ended; when the
+// fan-out ends early, the running calls are cancelled. An error that ends the run on this worker is
+// returned unchanged. If only people have not answered, it returns a [stillOut].
 func (f *fan) run(ctx context.Context) error {
 	f.room = f.opts.MaxOutputs - f.held()
 	var todo []memberCall
@@ -130,7 +129,7 @@ func (f *fan) run(ctx context.Context) error {
 	defer stop()
 
 	done := make(chan memberOutcome, len(todo))
-	var stopAsking <-chan struct{} // closed when the run is to stop between two steps
+	var stopAsking <-chan struct{} // closed when the run must stop between two steps
 	if f.work.run != nil {
 		stopAsking = f.work.run.StopRequested()
 	}
@@ -189,8 +188,8 @@ func (f *fan) run(ctx context.Context) error {
 	return f.people(ctx, end)
 }
 
-// people ends a fan-out in which people have not answered yet. If their answers
-// are not needed any more, their tasks are withdrawn.
+// people ends a fan-out in which people have not answered yet. If their answers are not needed any
+// more, it withdraws their tasks.
 func (f *fan) people(ctx context.Context, end error) error {
 	if len(f.waits) == 0 {
 		return end
@@ -209,13 +208,12 @@ func (f *fan) people(ctx context.Context, end error) error {
 	return end
 }
 
-// untimed is the timeout above which a task counts as having none: the durable
-// lane's default is thirty days.
+// untimed is the timeout above which a task counts as having none, because the durable lane's
+// default is thirty days.
 const untimed = 24 * time.Hour
 
-// one calls one member. A member that has not answered when the time of all
-// members is over, or could not be called in time, has failed. There is no time
-// for a fallback then.
+// one calls one member. A member that has not answered by the deadline of the members, or could not
+// be called before it, has failed; there is no time for a fallback then.
 func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) {
 	p := &f.plan.Members[a.who]
 	late := func() Outcome {
@@ -241,14 +239,13 @@ func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) 
 	done <- memberOutcome{out, err}
 }
 
-// broken publishes an ask that was cancelled.
+// broken publishes a cancelled call.
 func (f *fan) broken(o *Outcome, a memberCall, then string) {
 	o.MS = millis(time.Since(o.Began))
 	f.told(intents.RunStepFailed, o, a, then)
 }
 
-// askOrInstead calls a member, and if it fails the fallback, if the document
-// says so.
+// askOrInstead calls a member. If the member fails, it calls the fallback, if the document says so.
 func (f *fan) askOrInstead(ctx context.Context, a memberCall) (Outcome, error) {
 	out, err := f.ask(ctx, a)
 	if err != nil || out.OK() || a.plain {
@@ -261,8 +258,8 @@ func (f *fan) askOrInstead(ctx context.Context, a memberCall) (Outcome, error) {
 	return out, err
 }
 
-// recordOutcome records the outcome of an ask. An ask that was cancelled because of
-// another member's outcome has none.
+// recordOutcome records the outcome of a call. A call that was cancelled because of another
+// member's outcome has none.
 func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	var out *mesh.PendingError
 	switch {
@@ -287,8 +284,8 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	return f.each(&d.out)
 }
 
-// commitNow commits the new outcomes. While calls are running it does not park the run,
-// whose live calls would be lost: if the run is to stop, they are awaited first.
+// commitNow commits the new outcomes. While calls are running it does not park the run, because
+// live calls would be lost: before a stop, the fan-out waits for them.
 func (f *fan) commitNow(ctx context.Context, stopAsking <-chan struct{}) error {
 	switch {
 	case isClosed(stopAsking) || len(f.halted) > 0:

@@ -46,9 +46,8 @@ type Record struct {
 	// Cancelled are members that were not awaited, because their answers could
 	// not change the result any more.
 	Cancelled []string `json:"cancelled,omitempty"`
-	// Truncated reports that some of the results or dissent lack their output,
-	// votes their value, or judgements and failures their words, because there
-	// was no room for them.
+	// Truncated reports that some outputs of results or dissent, values of votes, or texts of
+	// judgements and failures were left out, because there was no room for them.
 	Truncated bool `json:"truncated,omitempty"`
 	// LeftOut are members whose outputs the default merge lacks, because the
 	// result would not fit into one message with them.
@@ -132,9 +131,8 @@ func (s *Record) trimWords(room int) {
 	}
 }
 
-// told returns the record for a task that contains the outputs and the failures
-// themselves and has room for so many bytes more. It shares nothing with the
-// record that is trimmed.
+// told returns the record for a task that already contains the outputs and the failures, and that
+// has room for room bytes more. It shares nothing with the record that is trimmed.
 func (s Record) told(room int) *Record {
 	s.Results, s.Dissent, s.Failures = nil, nil, nil
 	s.Truncated = slices.ContainsFunc(s.Votes, func(v Vote) bool { return v.Value == nil })

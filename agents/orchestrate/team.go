@@ -16,17 +16,16 @@ import (
 
 // AgentModel is the model of the agent that a team belongs to.
 //
-// Implementers must be safe for concurrent use by the calls of one task, add
-// their usage to the task's run, and return errors that end the run here, such
-// as [mesh.ErrLost], at once and unchanged.
+// Implementers must be safe for concurrent use by the calls of one task, add their usage to the
+// task's run, and return errors that end the run on this worker, such as [mesh.ErrLost], at once
+// and unchanged.
 type AgentModel interface {
-	// Work does the task with another payload than its own, with the agent's
-	// own tools, and returns a payload that may be the task's result. Its steps
-	// are committed, so it continues after a crash. A run has at most one such
-	// work.
+	// Work does the task with the given payload and the agent's own tools, and returns a payload
+	// that may be the task's result. Its steps are committed, so it continues after a crash. A run
+	// has at most one such work.
 	Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error)
-	// Ask asks one question in addition to the work. The answer is a JSON
-	// object that fits the question's schema; nothing is committed.
+	// Ask asks the model one question in addition to the work. The answer is a JSON object that
+	// fits the question's schema; nothing is committed.
 	Ask(ctx context.Context, q Question) (json.RawMessage, error)
 	// Used returns the model's usage for the task so far. It is not called while
 	// a question is answered.
@@ -44,7 +43,7 @@ type Question struct {
 	Asked  string          // the question
 	Input  json.RawMessage // what the question is about
 	Schema json.RawMessage // a JSON Schema of the answer, which must be an object
-	Bare   string          // the member to which an answer belongs that is a plain text; "": none
+	Bare   string          // the member into which an answer that is plain text is put; "": none
 }
 
 // Options are a team's settings beyond its plan.
@@ -66,9 +65,9 @@ type Options struct {
 	// answers must not block the swarm. Time in which a member waits for a
 	// person does not count. Default 10 minutes.
 	MemberTime time.Duration
-	// Shape, if set, may put what one member has made into another form for the next
-	// one, such as that of the next one's schema template (SDSI). ok false leaves it as it
-	// is. A member for which the document names an intent gets its input as it is, too.
+	// Shape, if set, may convert one member's output for the next member, for example to a payload
+	// of the next member's schema template (SDSI). If ok is false, the output is passed on
+	// unchanged, as it always is to a member for which the document names an intent.
 	Shape func(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool)
 	// Logger receives records about each task. Default: discarded.
 	Logger *slog.Logger
@@ -116,8 +115,8 @@ type Result struct {
 	Tasks []string
 }
 
-// Handle runs a task with the team, from its last checkpoint. agentModel may be nil.
-// Errors that end the run here are returned unchanged.
+// Handle runs a task with the team, from its last checkpoint. agentModel may be nil. Errors that
+// end the run on this worker are returned unchanged.
 func (t *Team) Handle(ctx context.Context, task *mesh.Task, agentModel AgentModel) (Result, error) {
 	if most := t.plan.Extras.Tree.MaxIterations; most > 0 {
 		task.BoundTurns(most)
@@ -143,7 +142,7 @@ type work struct {
 	mu       sync.Mutex // guards what follows, up to account
 	pos      position
 	fresh    int // number of changes of pos since the last commit began
-	stages   int // how often pos was staged, and which of these is the last that the run has
+	stages   int // stages counts how often pos was staged; staged is the last count that the run has
 	staged   int
 	account  json.RawMessage
 	commitMu sync.Mutex // serialises commits
@@ -188,7 +187,7 @@ func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMes
 	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Input(), output)})
 }
 
-// left is the task's remaining time.
+// left returns the task's remaining time.
 func (w *work) left() time.Duration { return time.Until(w.task.Deadline) }
 
 // used returns the usage of all members.
@@ -223,8 +222,7 @@ func (w *work) answered() (ids []string) {
 	return ids
 }
 
-// fatal returns err if it ends the run here, whatever the member did; otherwise
-// nil.
+// fatal returns err if it ends the run on this worker, whatever the member did; otherwise nil.
 func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -235,8 +233,7 @@ func fatal(ctx context.Context, err error) error {
 	return nil
 }
 
-// failed is the error of a task with a failed step: the member's error, with
-// the step's name.
+// failed returns the error of a task with a failed step: the member's error, with the step's name.
 func failed(o *Outcome) *envelope.Error {
 	e := *o.Err
 	e.Message = "step " + o.Alias + ": " + e.Message

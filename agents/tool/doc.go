@@ -17,20 +17,18 @@
 //	g, err := tool.Guard(t, tool.Options{}) // arguments and results checked, time and size bounded
 //	result, err := g.Call(ctx, json.RawMessage(`{"line": 3}`))
 //
-// The port knows nothing of envelopes, of AAIF documents or of models: it can
-// be used and tested on its own. Adapters for other protocols live in folders
-// below this one and import it, never one another: program runs a program that
-// the operator named, rest speaks plain HTTP, openapi makes tools of the
-// operations of a description, mcp has the tools of MCP servers.
+// The port does not depend on envelopes, AAIF documents or models: it can be used and tested on its
+// own. Adapters for other protocols are in folders below this one and import it, never one another:
+// program runs a program that the operator named, rest calls plain HTTP endpoints, openapi makes
+// tools of the operations of a description, mcp provides the tools of MCP servers.
 //
 // # Trust
 //
-// Arguments come from a model, schemas may come from a document by a stranger,
-// and results may come from anywhere. Guard therefore validates arguments
-// before the tool is called, and results afterwards. It compiles schemas
-// without loading anything from disk or network, bounds the sizes of arguments
-// and results, ends calls at their deadline, and converts a panic to an error.
-// It does not restrict what a tool may reach: do that when making the tool.
+// Arguments come from a model, schemas may come from an untrusted document, and results may come
+// from anywhere. Guard therefore validates arguments before the tool is called, and results
+// afterwards. It compiles schemas without loading anything from disk or network, bounds the sizes
+// of arguments and results, ends calls at their deadline, and converts a panic to an error. It does
+// not restrict what a tool may reach: do that when making the tool.
 //
 // # Repeated calls
 //
@@ -41,9 +39,8 @@
 //
 // # Concurrency and retention
 //
-// A Tool is safe for concurrent use, keeps neither arguments nor results, and
-// returns when its context ends. Guard enforces the last even on a tool that
-// does not; see [Options.MaxOverruns].
+// A Tool is safe for concurrent use, retains neither arguments nor results, and returns when its
+// context ends. Guard returns then even if the tool does not; see [Options.MaxOverruns].
 //
 // # Errors
 //

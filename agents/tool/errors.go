@@ -55,9 +55,8 @@ type Error struct {
 	// Message describes the failure, for the model and for people.
 	Message string
 
-	// NotMade says that nothing was called: no connection, no credential, no
-	// program, or arguments of which no call can be made. Such a call does not
-	// count against a rate limit.
+	// NotMade reports that the call was not made: there was no connection, no credential or no
+	// program, or the arguments were unusable. Such a call does not count against a rate limit.
 	NotMade bool
 
 	// Err is the cause, for logs, errors.Is and errors.As; it may be nil. Its

@@ -49,9 +49,9 @@ type Options struct {
 	// the number.
 	MaxOverruns int
 
-	// CacheTTL is how long later calls with the same arguments get the result of a call, without
-	// calling the tool (AAIF tools[].cache_ttl_seconds). Failures are not kept, nor are results
-	// that are refused. Default 0: none is kept.
+	// CacheTTL is how long the result of a call is cached for calls with the same arguments (AAIF
+	// tools[].cache_ttl_seconds). Failures and refused results are not cached. Default 0: no
+	// caching.
 	CacheTTL time.Duration
 
 	// Compile makes validators from schemas. Default [CompileSchema].

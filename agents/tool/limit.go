@@ -8,9 +8,9 @@ import (
 
 // Limiter limits how often a tool is called (AAIF tools[].rate_limit).
 type Limiter interface {
-	// Take asks for one call with arguments of so many tokens. If the limit is used up, it waits
-	// if the call's deadline permits that, and otherwise fails with an [ErrBusy] that says when to
-	// retry. back takes back a permitted call that was not made.
+	// Take asks for one call with arguments of so many tokens. If the limit is used up, it waits if
+	// the call's deadline permits that, and otherwise fails with an [ErrBusy] that says when to
+	// retry. back returns the permission if the call was not made.
 	Take(ctx context.Context, tokens int) (back func(context.Context), err error)
 	// Spent adds the tokens of a call's result.
 	Spent(ctx context.Context, tokens int)

@@ -10,16 +10,15 @@ import (
 // an OpenAPI document.
 //
 // Implementers must:
-//   - make a Source without input or output; what it needs of others it gets in
-//     Tools, and keeps;
-//   - name a tool as the entry does where the entry stands for exactly one, and
-//     give tools names that stay the same;
+//   - make a Source without I/O, and do I/O only in Tools, whose list it caches;
+//   - give the tool the entry's name if the entry stands for exactly one tool,
+//     and give every tool a name that does not change;
 //   - return from Tools soon after ctx is done, and cheaply once the list is
-//     known: it is asked at the beginning of every run;
-//   - return an [ErrUnavailable] for as long as the list cannot be had, and try
-//     again by itself, or when it is asked again;
-//   - be safe for concurrent use. Tools that were given stay valid until Close,
-//     also when the list changes.
+//     known, because it is called at the beginning of every run;
+//   - return an [ErrUnavailable] while the list is unavailable, and retry by
+//     itself or at the next call;
+//   - be safe for concurrent use. Returned tools stay valid until Close, even if
+//     the list changes.
 type Source interface {
 	// Tools returns the current tools. The caller may modify the slice.
 	Tools(ctx context.Context) ([]Tool, error)

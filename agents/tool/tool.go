@@ -7,18 +7,19 @@ import (
 	"fmt"
 )
 
-// Tool is something that an agent may call.
+// Tool is a function that an agent may call.
 //
 // Implementers must:
 //   - return the same Definition each time;
-//   - treat args as untrusted, leave its bytes unchanged and keep nothing of
+//   - treat args as untrusted, leave its bytes unchanged and retain none of
 //     them; it is valid JSON, normally an object;
-//   - return valid JSON that no one else writes to, or an error, never both;
+//   - return valid JSON in memory that is not written to later, or an error,
+//     never both;
 //   - return soon after ctx is done, with an error for which errors.Is(err,
 //     ctx.Err()) holds;
-//   - write error texts for the model to read: they reach the model's
-//     provider, so no credentials and no internals; or return an [*Error] and
-//     put those into its Err;
+//   - write error texts for the model: they reach the model's provider, so they
+//     must not contain credentials or internals; these may be in the Err of an
+//     [*Error];
 //   - be safe for concurrent use.
 type Tool interface {
 	Definition() Definition

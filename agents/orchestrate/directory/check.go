@@ -17,18 +17,18 @@ import (
 // RuleSubagent is the rule of the problems that [View.Check] reports.
 const RuleSubagent = "subagent"
 
-// maxNotices is how many references are reported one by one.
+// maxNotices bounds the references that are reported one by one.
 const maxNotices = 16
 
-// Check reports the references of a definition that cannot be resolved: an
-// error for each that never can, a warning for each that no agent answers for
-// now. It stops when ctx ends, and then says which references were not checked.
+// Check reports the references of a definition that cannot be resolved: an error for each that can
+// never be resolved, a warning for each for which no agent answers now. It stops when ctx ends, and
+// then reports which references were not checked.
 func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, references(def))
 }
 
-// Present is Check for the references that need nothing but the mesh. It does
-// not read files and URLs, which need the operator's permission.
+// Present is Check for the references that need only the mesh. It does not read files and URLs,
+// which need the operator's permission.
 func (v *View) Present(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, slices.DeleteFunc(references(def), func(r reference) bool {
 		scheme, _, ok := schemeOf(r.ref)
@@ -62,9 +62,8 @@ func warn(pointer, message, hint string) aaif.Problem {
 	return aaif.Problem{Pointer: pointer, Rule: RuleSubagent, Severity: aaif.SeverityWarning, Message: message, Hint: hint}
 }
 
-// Never reports the references of a definition that can never be resolved with
-// this configuration: the errors of [View.Check], without asking the mesh who
-// is running.
+// Never reports the references of a definition that can never be resolved with this configuration:
+// the errors of [View.Check], without asking the mesh for running workers.
 func (v *View) Never(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	var out []aaif.Problem
 	for _, r := range references(def) {

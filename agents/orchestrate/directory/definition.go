@@ -179,7 +179,7 @@ func parse(name string, data []byte) (*aaif.Definition, error) {
 	return doc.Definition(), nil
 }
 
-// brief keeps the first problem of a document that a stranger may have written.
+// brief keeps only the first problem of a document, which may be untrusted.
 func brief(err error) error {
 	var refused *aaif.Error
 	if !errors.As(err, &refused) || len(refused.Problems) == 0 {

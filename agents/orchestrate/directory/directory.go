@@ -52,7 +52,7 @@ type Mesh interface {
 
 var _ Mesh = (*mesh.Node)(nil)
 
-// LookTime is long enough to check all references of a document.
+// LookTime is a timeout for checking all references of a document.
 const LookTime = 10 * time.Second
 
 // Config holds the operator's decisions.
@@ -80,7 +80,7 @@ type Directory struct {
 
 	index   registry.Index
 	watched bool      // a watcher updates the index on every change
-	until   time.Time // otherwise: when the index expires
+	until   time.Time // without a watcher: when the index expires
 	missing error     // the error of reading it
 
 	roster  roster

@@ -5,14 +5,14 @@
 //	opts.Directory = dir.For(directory.Asker{Entity: "agent.team", Folder: "agents"})
 //	…
 //	dir.Use(node, jetstream.NewAgents(js, m)) // once connected
-//	go dir.Run(ctx)                           // optional: keeps what it knows fresh
+//	go dir.Run(ctx)                           // optional: refreshes its caches
 //
 // # Forms of a reference
 //
-//	agent.reviewer                        an entity, as it is; so service.* and human.*
-//	6f0c…-…                               an agent_id: the registry, then the workers that run
+//	agent.reviewer                        an entity id, unchanged; also service.* and human.*
+//	6f0c…-…                               an agent_id: the registry, then the running workers
 //	urn:uuid:6f0c…-…                      the same
-//	nats://registry/<name>                the registry alone: agent_id, entity, alias, or the entity's name
+//	nats://registry/<name>                only the registry: agent_id, entity, alias, or the entity's name
 //	file:///srv/agents/x.yaml, ./x.yaml   a definition in a file that the operator allows
 //	https://example.com/x.json            a definition at a URL that the operator allows
 //	skill:<name>                          a healthy agent that has the skill

@@ -46,7 +46,7 @@ type Outcome struct {
 	Alias   string `json:"alias"`
 	Entity  string `json:"entity,omitempty"`
 	AgentID string `json:"agent_id,omitempty"` // of the member that answered on another platform
-	TaskID  string `json:"task_id,omitempty"`  // of the task that the member was sent
+	TaskID  string `json:"task_id,omitempty"`  // of the task that was sent to the member
 	Durable bool   `json:"durable,omitempty"`  // the task went over the durable lane
 
 	// Call is the idempotency key of the model's tool call, in a team that its
@@ -72,7 +72,7 @@ type Outcome struct {
 	Usage   Usage  `json:"usage,omitzero"`    // as reported by the member
 
 	Key   string    `json:"-"` // of the call; known to the worker that made it
-	Asked time.Time `json:"-"` // when the current receiver was called, in this try; Began is when the first one was
+	Asked time.Time `json:"-"` // when the current receiver was called, in this attempt; Began is when the first one was
 }
 
 // OK reports whether the outcome has an output.

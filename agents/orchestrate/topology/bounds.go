@@ -32,8 +32,8 @@ var most = map[string]struct {
 	"max_retries":     {orchestrate.MaxStepRetries, "1000"},
 }
 
-// bounds reports numbers that make no sense. A 0 has the same effect as no
-// value, which its author probably did not intend.
+// bounds reports numbers that cannot be intended. A 0 has the same effect as no value, which its
+// author probably did not intend.
 func (t *team) bounds(pointer string, raw json.RawMessage) {
 	var n float64
 	if json.Unmarshal(raw, &n) != nil {

@@ -23,7 +23,7 @@ func extension(names ...string) string {
 	return pointer
 }
 
-// vocabularies are the values that a text member of the extension may have.
+// vocabularies are the permitted values of the extension's text members.
 var vocabularies = map[string][]string{
 	"tie":           {string(orchestrate.TieFail), string(orchestrate.TieFirst), string(orchestrate.TieMerge)},
 	"on_error":      {string(orchestrate.OnErrorFail), string(orchestrate.OnErrorSkip), string(orchestrate.OnErrorFallback)},

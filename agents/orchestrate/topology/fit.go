@@ -36,7 +36,7 @@ func typeOf(schema json.RawMessage) string {
 	return name
 }
 
-// misfit describes what one schema requires and another does not give; "" if
+// misfit describes what the schema takes requires and the schema gives does not guarantee; "" if
 // they fit. forGood reports that no value of the one ever fits the other.
 func misfit(gives, takes []byte) (what string, forGood bool) {
 	out, ok := formOf(gives)
@@ -58,8 +58,8 @@ func misfit(gives, takes []byte) (what string, forGood bool) {
 	return "", false
 }
 
-// fit compares the schemas of a team with those of its members, wherever an
-// input comes unmapped from an output.
+// fit compares the schemas of a team with those of its members, wherever an output becomes an input
+// without a mapping.
 func (g *group) fit(i int, t *team) {
 	own := t.def.Agent.IO
 	if own == nil {

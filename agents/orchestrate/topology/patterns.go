@@ -78,8 +78,8 @@ func (t *team) router() {
 	t.fallbacks()
 }
 
-// wordy names the members whose conditions are in words, which are never
-// evaluated, for a team in which no condition ever holds; "" if there are none.
+// wordy names the members whose conditions are in natural language, which is never evaluated, for a
+// team in which no condition ever holds; "" if there are none.
 func (t *team) wordy() string {
 	const named = 5
 	var who []string

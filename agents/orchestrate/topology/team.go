@@ -117,8 +117,8 @@ func (t *team) patternOf() pattern {
 // hasModel reports whether the document names a model.
 func (t *team) hasModel() bool { return orchestrate.HasModel(t.def) }
 
-// momentOf recognises the conditions always and never, in all languages. A
-// condition in words is never satisfied.
+// momentOf recognises the conditions always and never, in all languages. A condition in natural
+// language is never satisfied.
 func momentOf(c *aaif.Condition) moment {
 	switch {
 	case c == nil, c.Lang == aaif.LangAlways:
@@ -217,7 +217,7 @@ func (t *team) nameless(known func(*member) bool) {
 	}
 }
 
-// treeLimit is the description of what ends loops that nothing else ends.
+// treeLimit describes what ends loops that have no other end.
 const treeLimit = "nothing ends it but the mesh's limits on a tree of tasks"
 
 const refForms = "write an agent_id, a URI, an entity such as agent.reviewer, or skill: and a skill"

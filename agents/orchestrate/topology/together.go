@@ -75,7 +75,7 @@ type group struct {
 	skills  map[string][]int
 }
 
-// index records by which references each document can be named.
+// index records the references by which each document can be named.
 func (g *group) index() {
 	g.by, g.skills = make(map[string]int), make(map[string][]int)
 	note := func(key string, i int) {
@@ -199,7 +199,7 @@ func (g *group) roles(i int, t *team) {
 	}
 }
 
-// twins reports documents that cannot be told apart.
+// twins reports documents that cannot be distinguished.
 func (g *group) twins() {
 	for i, t := range g.teams {
 		if t == nil {
@@ -266,7 +266,7 @@ func (g *group) absent(i int, t *team) {
 		} else {
 			switch subject.EntityType(m.ref) {
 			case subject.TypeHuman, subject.TypeService:
-				continue // these have no document
+				continue // people and services have no document
 			}
 			near = nearest(m.ref, entities)
 		}

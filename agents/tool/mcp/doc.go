@@ -18,16 +18,15 @@
 // Definitions):
 //
 //   - mcp://SERVER/CAPABILITY, a server of the operator's list;
-//   - stdio:COMMAND, which must be word for word the command of a server of the
-//     list: a document never chooses a program;
+//   - stdio:COMMAND, which must equal the command of a server of the list word
+//     for word: a document never chooses a program;
 //   - an http, https, ws or wss address, of the list or allowed by Config.Allow.
 //
-// The capability, in full addresses their fragment (https://host/mcp#search),
-// is one tool of the server, a prefix and *, or all: * or nothing. One tool is
-// offered under the document's name and description, and with the document's
-// schemas where it has any; the server still checks its own. Several are
-// offered as the server describes them, under their own names made legal
-// (list.go). Prompts and resources of servers are not offered.
+// The capability is the fragment of a full address (https://host/mcp#search). It names one tool of
+// the server, or several by a prefix and *; * or nothing means all. A single tool has the
+// document's name and description, and the document's schemas if there are any; the server still
+// checks its own. Several tools are offered as the server describes them, under their own names,
+// converted to legal ones (list.go). Prompts and resources of servers are not offered.
 //
 // # Sessions
 //
@@ -38,25 +37,21 @@
 // calls fail at once, with tool.ErrUnavailable. A list of tools is valid until the server reports
 // a change, or a new session starts.
 //
-// dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP
-// or the older SSE (http.go), or a WebSocket (websocket.go). The protocol is
-// the SDK's, versions 2024-11-05 to 2026-07-28. Programs get only the
-// environment that the operator lists, are ended as a process group, and what
-// they write to standard error goes to the log, within bounds.
+// dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP or the older SSE
+// (http.go), or a WebSocket (websocket.go). The protocol is the SDK's, versions 2024-11-05 to
+// 2026-07-28. Programs get only the environment that the operator lists. They are ended as a
+// process group. Their standard error goes to the log, within bounds.
 //
 // # Calls
 //
-// A call carries its idempotency key as _meta["aeemesh/idempotency-key"]; see
-// [KeyMeta]. When its context ends, the server is told
-// (notifications/cancelled). Results become JSON as result.go says; numbers of
-// structured content stay exact (exact.go). A result that is an error is one
-// that the model can read. [Tool.RepeatSafe] uses the annotations of servers in
-// the operator's list only.
+// A call carries its idempotency key as _meta["aeemesh/idempotency-key"]; see [KeyMeta]. When its
+// context ends, the server is told (notifications/cancelled). Results become JSON as result.go
+// says; numbers of structured content stay exact (exact.go). The model gets the text of a result
+// that is an error. [Tool.RepeatSafe] uses the annotations of servers in the operator's list only.
 //
 // # Trust
 //
-// Servers may be strangers' programs. Messages are bounded in size, lists in
-// length. Schemas are compiled by the guard around a tool, which loads nothing.
-// Descriptions and results reach the model, and are only as trustworthy as the
-// server. Requests to clients (sampling, elicitation, roots) are refused.
+// Servers may be untrusted. Messages are bounded in size, lists in length. The guard around a tool
+// compiles schemas without loading anything. Descriptions and results reach the model, and are only
+// as trustworthy as the server. Requests to clients (sampling, elicitation, roots) are refused.
 package mcp

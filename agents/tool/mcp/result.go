@@ -30,10 +30,10 @@ type block struct {
 }
 
 // resultOf converts a server's result to JSON for the model:
-//   - structured content as it is; with {"structured_content", "content"} around
-//     it where there is content that is no text, and no schema forbids it;
-//   - one text: the JSON object or array that it is, or else a string;
-//   - several texts: one string, with newlines between;
+//   - structured content unchanged; within {"structured_content", "content"} if
+//     there is other content than text, and no schema forbids it;
+//   - one text: its JSON if it is a JSON object or array, otherwise a string;
+//   - several texts: one string, with newlines between them;
 //   - anything else: {"content": […]}, where images and other bytes are described.
 //
 // An error result becomes a *tool.Error with the server's text, or, if it has none, with its other

@@ -14,11 +14,10 @@
 //	https://api.example.com/openapi.json#listPets,getPet
 //	petstore.yaml#GET /pets/{petId}
 //
-// Without a fragment, the operation whose operationId is the entry's name is
-// selected; if there is none, all operations are, up to 128. A tool is named
-// after its operationId, or method and path. A single tool has the entry's
-// name, description and output_schema. The description's schemas apply; an
-// entry's parameters_schema is ignored, and the log says so.
+// Without a fragment, the operation whose operationId is the entry's name is selected. If there is
+// none, all operations are selected, up to 128. A tool is named after its operationId, or method
+// and path. A single tool has the entry's name, description and output_schema. The description's
+// schemas apply; an entry's parameters_schema is ignored, and the log says so.
 //
 // # Arguments
 //
@@ -31,27 +30,23 @@
 // optional, and the log says so. Parameters that the client sets itself, such
 // as Authorization and Idempotency-Key, are not arguments.
 //
-// Schemas become JSON Schema 2020-12: nullable and boolean exclusive bounds of
-// 3.0 are rewritten, readOnly properties left out of arguments, and what is
-// referred to more than once or by itself goes to $defs. The schema of the one
-// JSON answer that an operation has, if it is plain (an object or array without
-// alternatives), is what results are held to; see schema.go.
+// Schemas become JSON Schema 2020-12: nullable and boolean exclusive bounds of 3.0 are rewritten,
+// readOnly properties are left out of arguments, and schemas that are referred to more than once,
+// or by themselves, go to $defs. If an operation has a single JSON answer with a plain schema (an
+// object or array without alternatives), results are validated against it; see schema.go.
 //
 // # Servers and credentials
 //
-// A request goes to the first of the operation's servers that the policy
-// allows, or to the operator's own choice, Options.Server. The entry's auth
-// block gives the credential. Of the alternatives in the operation's security
-// the one counts whose single scheme fits the type of the auth block: it says
-// where an api_key goes, and which tokenUrl and scopes oauth2 has if the block
-// has none. An operation whose security is empty gets no credential. See
-// security.go.
+// A request goes to the first of the operation's servers that the policy allows, or to the
+// operator's own choice, Options.Server. The entry's auth block gives the credential. Of the
+// alternatives in the operation's security, the one counts whose single scheme fits the type of the
+// auth block. It determines the place of an api_key, and the tokenUrl and scopes of oauth2 if the
+// block has none. An operation whose security is empty gets no credential. See security.go.
 //
 // # A hostile description
 //
-// The description is bounded in size, depth, operations and schemas, and so is
-// the time to read it; references lead to other files only within its own
-// folder, below which they are read under the same policy; and a panic of the
-// reader is an error. Problems that the validator finds are only warnings in
-// the log, because it does not know everything that descriptions may contain.
+// The description is bounded in size, depth, operations and schemas, and so is the time to read it.
+// References may lead only to files in its own folder and below, which are read under the same
+// policy. A panic of the reader becomes an error. Problems that the validator finds are only
+// warnings in the log, because it does not know everything that descriptions may contain.
 package openapi

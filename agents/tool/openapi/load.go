@@ -227,7 +227,7 @@ func isRef(quoted []byte) bool {
 	return json.Unmarshal(quoted, &name) == nil && name == "$ref"
 }
 
-// oneLine converts a text of a library or a stranger to one line.
+// oneLine converts a text of a library or of the description to one line.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 }

@@ -409,8 +409,7 @@ func isJSON(kind string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// clipText truncates a stranger's text, and removes characters that are not
-// printable.
+// clipText truncates an untrusted text, and removes characters that are not printable.
 func clipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0xFFFD {

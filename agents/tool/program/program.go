@@ -26,7 +26,7 @@ const (
 	DefaultMaxStderr = 8 << 10 // bytes
 )
 
-// grace is how long children may hold the pipes of a program that has exited.
+// grace is how long children may hold the pipes of a program open after it has exited.
 const grace = 2 * time.Second
 
 // KeyVariable is the environment variable with the idempotency key of a call,
@@ -49,8 +49,8 @@ type Config struct {
 	// is added. Default: empty.
 	Env []string
 
-	// RepeatSafe declares that the program may be run again for a call of which
-	// it is not known whether it was done; see [tool.Repeatable].
+	// RepeatSafe declares that the program may be run again if the outcome of a call is unknown;
+	// see [tool.Repeatable].
 	RepeatSafe bool
 
 	// MaxResult bounds standard output, in bytes. Default 1 MiB.
@@ -113,7 +113,7 @@ func New(cfg Config) (*Tool, error) {
 	return &Tool{cfg}, nil
 }
 
-// Definition returns what the model is told.
+// Definition returns the definition that the model sees.
 func (t *Tool) Definition() tool.Definition { return t.cfg.Definition }
 
 // RepeatSafe returns Config.RepeatSafe.
