@@ -159,8 +159,8 @@ func (d *cborDecoder) count(maxValues int) (items int, err error) {
 	return items, nil
 }
 
-// CutCBOR cuts the first data item off a CBOR sequence (RFC 8742). Where no end of it is
-// found, first is all of data, and [ParseCBOR] says what is wrong with it.
+// CutCBOR splits the first data item off a CBOR sequence (RFC 8742). If it finds no end of the
+// item, first is all of data, and [ParseCBOR] reports what is wrong with it.
 func CutCBOR(data []byte) (first, rest []byte) {
 	d := cborDecoder{data: data}
 	if _, err := d.count(math.MaxInt32 / 2); err != nil {

@@ -1,9 +1,9 @@
 package envelope
 
-// Code is the kind of failure that an error envelope reports. The constants below are all
-// the codes of this mesh's own parts; docs/nats-binding.md lists them, and a golden file
-// pins them. An agent may use codes of its own: they are passed on unchanged, and only
-// the error's Retryable says how to react.
+// Code is the kind of failure that an error envelope reports. The constants below are all the codes
+// of this mesh's own parts; docs/nats-binding.md lists them, and a golden file pins them. An agent
+// may use codes of its own. They are passed on unchanged, and receivers react only to the error's
+// Retryable.
 type Code string
 
 // The codes of the mesh. [Codes] says when each is used, and who can fix the cause.

@@ -17,7 +17,7 @@ type Reference struct {
 	ID      string `json:"id"`                // the referenced envelope's id
 	Corr    string `json:"corr,omitempty"`    // its corr, for context
 	Type    string `json:"type"`              // always [ReferenceType]
-	Locator string `json:"locator,omitempty"` // a URI or path where it can be had
+	Locator string `json:"locator,omitempty"` // a URI or path from which it can be fetched
 	Hash    string `json:"hash,omitempty"`    // its [Envelope.Hash]
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DecisionEvidence is how much an agent must say about how it reached a result
+// DecisionEvidence says how much an agent must report about how it reached a result
 // (requires.decision_evidence).
 type DecisionEvidence string
 
@@ -98,7 +98,7 @@ func readRequires(raw json.RawMessage, others *Members) (r Requirements, err err
 	return r, err
 }
 
-// read decodes one key if it is known. want says what its value must be, if it is wrong.
+// read decodes one key if it is known. If the value is wrong, want describes what it must be.
 func (r *Requirements) read(name, value []byte) (known bool, want string) {
 	var ok bool
 	switch string(name) {

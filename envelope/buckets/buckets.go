@@ -14,17 +14,16 @@ func Writes() []float64 {
 // Sizes returns bounds in bytes: the powers of 4 from 1 KiB to 64 MiB.
 func Sizes() []float64 { return powers(1<<10, 4, 9) }
 
-// ModelCalls returns the bounds in seconds that the GenAI conventions of OpenTelemetry
-// have for the durations of a client of models: 10 ms, doubled, to 81.92 s.
+// ModelCalls returns the bounds in seconds of the GenAI conventions of OpenTelemetry for the
+// duration of model calls: 10 ms, doubled, to 81.92 s.
 func ModelCalls() []float64 {
 	return []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
 }
 
-// Tokens returns the bounds that the same conventions have for tokens: the powers of 4
-// from 1 to 4^13.
+// Tokens returns the bounds of the same conventions for tokens: the powers of 4 from 1 to 4^13.
 func Tokens() []float64 { return powers(1, 4, 14) }
 
-// powers returns n numbers, each of them the one before times a factor.
+// powers returns n numbers: the first one, and each next one multiplied by a factor.
 func powers(first, factor float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

@@ -1,10 +1,9 @@
-// Package buckets has the bounds of the histograms of metrics, which the packages that
-// report share:
+// Package buckets has the bounds of histograms, for all packages that report metrics:
 //
 //	m.Float64Histogram("aee.task.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets.Durations()...))
 //
-// Without bounds of its own a histogram has OpenTelemetry's, which suit milliseconds:
-// of a histogram in seconds all below 5 s is in one bucket.
+// A histogram without explicit bounds has OpenTelemetry's, which suit milliseconds: in a histogram
+// in seconds, all values below 5 s would be in one bucket.
 //
-// Each function returns a list of its own, in rising order.
+// Each call returns a new list, in ascending order.
 package buckets

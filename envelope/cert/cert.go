@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Fault says why err refuses a server's certificate, and what usually helps. Both are empty if
-// err has another reason. authorities is where a user names the authorities to trust. Neither
-// text quotes the certificate.
+// Fault returns why a server's certificate was refused with err, and a hint. Both are empty if err
+// has another reason. authorities names the place where a user lists the trusted authorities.
+// Neither text quotes the certificate.
 func Fault(err error, authorities string) (what, hint string) {
 	var refused *tls.CertificateVerificationError
 	var invalid x509.CertificateInvalidError

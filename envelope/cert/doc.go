@@ -1,3 +1,3 @@
-// Package cert says what is wrong with a server's certificate. It stands on nothing, so that
-// every package can use it.
+// Package cert explains why a server's certificate was refused. It imports no other package of this
+// module, so every package can use it.
 package cert

@@ -1,3 +1,2 @@
-// Package clip shortens texts from peers that are repeated in an error, an event or a
-// log.
+// Package clip shortens texts of peers before they are quoted in an error, an event or a log.
 package clip

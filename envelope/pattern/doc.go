@@ -1,4 +1,4 @@
-// Package pattern has regular expressions that are compiled when they are first used.
-// The program has a hundred of them, and most commands use none: compiled at the start,
-// they were a twelfth of its processor time.
+// Package pattern provides regular expressions that are compiled at their first use. The program
+// has a hundred of them, and most commands use none. Compiling all of them at the start took a
+// twelfth of a command's processor time.
 package pattern

@@ -12,8 +12,8 @@ type Pattern struct {
 	re   *regexp.Regexp
 }
 
-// Of returns the pattern of an expression that is a constant: a test of the repository
-// compiles all of them.
+// Of returns the pattern of an expression, which must be a constant, because a test of the
+// repository compiles all of them.
 func Of(expr string) *Pattern { return &Pattern{expr: expr} }
 
 // RE returns the compiled expression. It panics if the expression is invalid.

@@ -103,17 +103,17 @@ func LoadDir(dir string) (Keys, error) {
 	return keys, nil
 }
 
-// Fault is what is wrong with a key of a directory.
+// Fault is an error in a key of a directory.
 type Fault struct {
 	KID  string
 	File string // the name of the file in the directory
 	Err  error  // has the path of the file
 }
 
-// LoadReadable is [LoadDir] for a process that runs already: it leaves out each key of
-// which one of the two files has a fault, and returns the faults. Pass the kids of the
-// faults to [Ring.ReplaceLocal]. A file that is being written may have a fault for a
-// moment. It fails if the directory itself cannot be read.
+// LoadReadable is [LoadDir] for a running process: it leaves out each key with a fault in one of
+// its two files, and returns the faults. Pass the kids of the faults to [Ring.ReplaceLocal]. A file
+// that is being written may have a fault for a moment. It fails if the directory itself cannot be
+// read.
 func LoadReadable(dir string) (Keys, []Fault, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

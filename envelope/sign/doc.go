@@ -17,8 +17,8 @@
 // of from, that from is true. It does not cover priority and trace, which relays may
 // change, nor unknown members.
 //
-// A signature is verified whenever it is present, unless the [Mode] is Off; an envelope
-// that fails is refused with a code that says why (see [Ring.Verify]). The key determines
+// A signature is verified whenever it is present, unless the [Mode] is Off. An envelope whose
+// verification fails is refused with a code for the reason (see [Ring.Verify]). The key determines
 // the algorithm; if the envelope names another one, it is refused.
 //
 // # Ed25519

@@ -59,8 +59,8 @@ func legalKID[T string | []byte](kid T) bool {
 	return true
 }
 
-// Key is a verifier's view of one key: how to verify its signatures, for whom it may
-// speak, and when it is valid.
+// Key is a verifier's view of one key: how to verify its signatures, for which entities it may
+// sign, and when it is valid.
 type Key struct {
 	KID string
 	Alg Alg

@@ -80,7 +80,7 @@ func prepare(src Source, k Key) (*preparedKey, error) {
 // errSharedSecret says why HS256 keys cannot be shared.
 var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: a holder that can verify with it can also sign; copy its key file to the machines that need it")
 
-// Errors of records that do not count beside what is there.
+// Errors of records that contradict the keys in the ring.
 var (
 	// ErrRevoked: the key was revoked before; a revocation is permanent.
 	ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")
@@ -115,9 +115,9 @@ func (r *Ring) put(src Source, p *preparedKey) (err error) {
 	return err
 }
 
-// Refuse says that the mesh has a record of a kid that cannot be read and may be a
-// revocation: a local key with this kid counts as revoked until a shared one is put. It
-// has no effect if the ring has a shared key with this kid.
+// Refuse records that the mesh has an unreadable record of a kid, which may be a revocation: a
+// local key with this kid counts as revoked until a shared one is put. It has no effect if the ring
+// has a shared key with this kid.
 func (r *Ring) Refuse(kid string) {
 	r.change(func(next *ringState) {
 		next.refused = maps.Clone(next.refused)
@@ -201,7 +201,7 @@ func (r *Ring) replace(src Source, keys []Key, also func(*ringState)) error {
 	return nil
 }
 
-// keepWork reuses what was computed for the previous key, if it is the same key.
+// keepWork reuses the computed values of the previous key, if it is the same key.
 func (p *preparedKey) keepWork(old *preparedKey) *preparedKey {
 	if old != nil && old.ed != nil && p.ed != nil && old.ed.encoded == p.ed.encoded {
 		p.ed = old.ed
@@ -220,7 +220,7 @@ func (r *Ring) change(f func(*ringState)) {
 	f(&next)
 	for kid, p := range revoked {
 		if m := next.sources[Shared]; p.Revoked && (m[kid] == nil || !m[kid].Revoked) {
-			m[kid] = p // f has made m, so it may be changed
+			m[kid] = p // f has made m, so it may be modified
 		}
 	}
 	next.effective = make(map[string]*preparedKey, len(next.sources[Local])+len(next.sources[Shared]))
@@ -283,9 +283,9 @@ type Identity struct {
 	KID    string // the key of the signature; "" if there is none
 }
 
-// Verify verifies the signature of e with a key that is valid at the time now. An
-// envelope without sig gives the zero Identity and no error; [Verifier] decides whether
-// that is enough. Every error is an *[envelope.Error]:
+// Verify verifies the signature of e with a key that is valid at the time now. For an envelope
+// without sig it returns the zero Identity and no error; [Verifier] decides whether that suffices.
+// Every error is an *[envelope.Error]:
 //
 //	E_SIG_INVALID      sig is malformed, has another alg than its key, or does not verify
 //	E_SIG_UNCHECKABLE  sig is a string, or names an unknown alg

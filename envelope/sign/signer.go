@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Signer signs envelopes with one key. It may be used by many goroutines.
+// Signer signs envelopes with one key. It is safe for concurrent use.
 type Signer struct {
 	kid    string
 	alg    Alg
@@ -70,10 +70,10 @@ func (s *Signer) Clone() *Signer {
 	return &Signer{kid: s.kid, alg: s.alg, secret: s.secret, ed: s.ed, mac: s.mac}
 }
 
-// Rotate makes s sign with the key of next from now on, for all that hold s.
+// Rotate makes s sign with the key of next from now on, for all users of s.
 func (s *Signer) Rotate(next *Signer) { s.next.Store(next.Clone()) }
 
-// current is the signer with the key that s signs with.
+// current returns the signer with the key that s signs with.
 func (s *Signer) current() *Signer {
 	if next := s.next.Load(); next != nil {
 		return next
@@ -131,8 +131,8 @@ func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return s.appendSig(dst, e) })
 }
 
-// appendSig appends the value of field sig for e, whose texts are valid UTF-8. Meanwhile
-// it uses the same memory for the canonical bytes.
+// appendSig appends the value of field sig for e, whose texts must be valid UTF-8. It uses dst's
+// memory for the canonical bytes, too.
 func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	s = s.current()
 	message, err := AppendSigned(dst, e)

@@ -65,8 +65,8 @@ type Verifier struct {
 	Mode Mode
 }
 
-// Verify is [Ring.Verify] with the verifier's mode. If the Identity is not Signed, from
-// is only the sender's claim.
+// Verify is [Ring.Verify] with the verifier's mode. If the Identity is not Signed, from is only a
+// claim of the sender.
 func (v Verifier) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
 	if v.Mode == Off {
 		return Identity{}, nil

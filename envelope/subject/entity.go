@@ -15,9 +15,8 @@ const (
 	MaxID     = 512 // another id, after escaping
 )
 
-// Entity types that the AEE draft names ("Common Type Prefixes"). Others are
-// legal. A worker hosts agents and services; a bus and a human have no worker
-// that answers for them.
+// Entity types of the AEE draft ("Common Type Prefixes"). Other types are legal. Workers host
+// agents and services; a bus and a human have no worker.
 const (
 	TypeAgent   = "agent"
 	TypeService = "service"
@@ -25,18 +24,18 @@ const (
 	TypeBus     = "bus"
 )
 
-// root is the first token of the subjects that the mesh keeps for itself.
+// root is the first token of the subjects that are reserved for the mesh.
 const root = "aee"
 
-// An Error says which name was refused, and which part of it is at fault.
+// An Error says which name was refused, and which part of it is wrong.
 type Error struct {
 	What   string // "entity", "prefix", "topic", "human name", "priority", "id", "subject"
-	Value  string // the whole name, as it came
-	Part   string // the part at fault, e.g. "token 2"
-	Reason string // the rule that it breaks, e.g. "is empty"
+	Value  string // the whole name, unchanged
+	Part   string // the wrong part, e.g. "token 2"
+	Reason string // the rule that it violates, e.g. "is empty"
 }
 
-// Error shows hostile names quoted and cut, so that it is safe in a log.
+// Error quotes and truncates the name, so that hostile names are safe in a log.
 func (e *Error) Error() string {
 	s := e.What + " " + quote(e.Value) + ": "
 	if e.Part != "" {
@@ -45,7 +44,7 @@ func (e *Error) Error() string {
 	return s + e.Reason
 }
 
-// quote cuts long names: an error about a name of a megabyte is a short one.
+// quote quotes and truncates a name, so that an error about a long name is short.
 func quote(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -95,10 +94,10 @@ func EntityType(id string) string {
 // IsPerson reports whether an entity is a person.
 func IsPerson(entity string) bool { return EntityType(entity) == TypeHuman }
 
-// ServiceName returns the entity's name as a NATS micro service, which may
-// only have the characters A–Z a–z 0–9 - and _: "agent-reviewer" for
-// "agent.reviewer". Dots become '-', other characters '_', so two entities can
-// share a service name; the service's metadata holds the entity itself.
+// ServiceName returns the entity's name as a NATS micro service, which may only contain the
+// characters A–Z a–z 0–9 - and _: "agent-reviewer" for "agent.reviewer". Dots become '-', other
+// characters '_', so two entities can have the same service name; the service's metadata contains
+// the entity itself.
 func ServiceName(entity string) string {
 	b := make([]byte, 0, 64)
 	for _, r := range entity {
@@ -114,9 +113,8 @@ func ServiceName(entity string) string {
 	return string(b)
 }
 
-// validateTokens holds what every dotted name must keep: one to max bytes of
-// printable UTF-8 in non-empty tokens, without wildcards. ASCII, which is all
-// there is in practice, goes through in one pass without a call.
+// validateTokens checks the rules for all dotted names: one to max bytes of printable UTF-8 in
+// non-empty tokens, without wildcards. It checks ASCII, the usual case, in one pass without a call.
 func validateTokens(what, s string, max int) error {
 	if s == "" {
 		return &Error{What: what, Value: s, Reason: "is empty"}
@@ -152,9 +150,9 @@ func validateTokens(what, s string, max int) error {
 	return nil
 }
 
-// badRune judges the first rune of s: its length and why it is refused, if it
-// is. Unprintable takes in control characters, every kind of space, and the
-// invisible ones that would let two different ids look the same.
+// badRune returns the length of the first rune of s, and why it is refused, if it is. Unprintable
+// are control characters, every kind of space, and invisible characters, with which two different
+// ids could look the same.
 func badRune(s string) (int, string) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {
@@ -184,7 +182,7 @@ func atToken(what, s string, token int, reason string) error {
 	return &Error{What: what, Value: s, Part: "token " + strconv.Itoa(token), Reason: reason}
 }
 
-// validateFirst refuses first tokens that are not the user's to give.
+// validateFirst refuses reserved first tokens.
 func validateFirst(what, s, first string) error {
 	switch {
 	case first == root:

@@ -4,14 +4,13 @@ import "strings"
 
 const upperHex = "0123456789ABCDEF"
 
-// Escape writes any string as one token that is legal in a NATS subject, in
-// the key of a KV bucket and in a consumer's name. Letters, digits, '-' and
-// '_' stand for themselves; every other byte becomes '=' and two upper-case hex
-// digits. So does a leading '_', which would run into the names that KV and
-// NATS keep for themselves. The empty string is "=".
+// Escape converts any string to one token that is legal in a NATS subject, in the key of a KV
+// bucket and in a consumer's name. Letters, digits, '-' and '_' are unchanged; every other byte
+// becomes '=' and two upper-case hex digits. So does a leading '_', because names with it are
+// reserved for KV and NATS. The empty string becomes "=".
 //
-// Escape is injective, and [Unescape] reverses it. A ULID or a UUID comes back
-// unchanged and without an allocation.
+// Escape is injective, and [Unescape] reverses it. A ULID or a UUID is returned unchanged and
+// without an allocation.
 func Escape(id string) string {
 	n := escapedLen(id)
 	if n == len(id) {
@@ -23,8 +22,8 @@ func Escape(id string) string {
 	return b.String()
 }
 
-// Unescape returns the string that [Escape] wrote as token. It accepts exactly
-// the tokens that Escape writes.
+// Unescape returns the string that [Escape] has converted to token. It accepts exactly the tokens
+// that Escape returns.
 func Unescape(token string) (string, error) {
 	if token == "=" {
 		return "", nil
@@ -63,7 +62,7 @@ func Unescape(token string) (string, error) {
 	return b.String(), nil
 }
 
-// passes reports whether byte c at place i of a token stands for itself.
+// passes reports whether Escape leaves byte c at index i of a token unchanged.
 func passes(c byte, i int) bool { return isWord(c) && (i > 0 || c != '_') }
 
 func isPlain(s string) bool {
@@ -75,7 +74,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// escapedLen is the length of Escape(id).
+// escapedLen returns the length of Escape(id).
 func escapedLen(id string) int {
 	if id == "" {
 		return 1

@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// A Map builds and parses the subjects of one mesh. The zero Map has no
-// prefix. It is a value: copy it, compare it, share it.
+// A Map builds and parses the subjects of one mesh. The zero Map has no prefix. It is a value that
+// may be copied, compared and shared.
 type Map struct {
-	dot string // the prefix with its closing dot, or ""
+	dot string // the prefix with a final dot, or ""
 }
 
 // New returns the subjects under a prefix, or without one if prefix is "".
 //
-// A prefix is one or more tokens of A–Z a–z 0–9 - and _, each beginning and
-// ending with a letter, a digit or '-'; at most [MaxPrefix] bytes. Its first
-// token is none of "aee", "agent", "service", "human" and "bus": the mesh
-// without a prefix would read such subjects as its own.
+// A prefix is one or more tokens of A–Z a–z 0–9 - and _, each beginning and ending with a letter, a
+// digit or '-'; at most [MaxPrefix] bytes. Its first token must not be "aee", "agent", "service",
+// "human" or "bus": a mesh without a prefix would take such subjects for its own.
 func New(prefix string) (Map, error) {
 	if prefix == "" {
 		return Map{}, nil
@@ -50,12 +49,12 @@ func New(prefix string) (Map, error) {
 	return Map{dot: prefix + "."}, nil
 }
 
-// Prefix returns the prefix without a closing dot, or "".
+// Prefix returns the prefix without a final dot, or "".
 func (m Map) Prefix() string { return strings.TrimSuffix(m.dot, ".") }
 
-// Suffix returns the prefix as an ending for the names of streams and buckets,
-// which may have no dots: "" without a prefix, "_acme_eu" for "acme.eu",
-// "_team__a" for "team_a". Different prefixes have different suffixes.
+// Suffix returns the prefix as an ending for the names of streams and buckets, which must not
+// contain dots: "" without a prefix, "_acme_eu" for "acme.eu", "_team__a" for "team_a". Different
+// prefixes have different suffixes.
 func (m Map) Suffix() string {
 	if m.dot == "" {
 		return ""
@@ -64,7 +63,7 @@ func (m Map) Suffix() string {
 	return "_" + strings.ReplaceAll(s, ".", "_")
 }
 
-// Live is the subject of an entity's live tasks: the entity id itself.
+// Live returns the subject of an entity's live tasks: the entity id itself.
 func (m Map) Live(entity string) (string, error) {
 	if err := ValidateEntity(entity); err != nil {
 		return "", err
@@ -72,15 +71,13 @@ func (m Map) Live(entity string) (string, error) {
 	return m.dot + entity, nil
 }
 
-// Ask is the subject that takes plain text for an entity and answers with
-// plain text.
+// Ask returns the subject for plain text to an entity, which answers with plain text.
 func (m Map) Ask(entity string) (string, error) { return m.entity(root+".ask.", entity) }
 
-// Ctl is the subject on which all replicas of an entity take control messages.
+// Ctl returns the subject on which all replicas of an entity receive control messages.
 func (m Map) Ctl(entity string) (string, error) { return m.entity(root+".ctl.", entity) }
 
-// Lanes are the subjects on which an entity is talked to: [Map.Live], [Map.Ask] and
-// [Map.Ctl].
+// Lanes returns the subjects of [Map.Live], [Map.Ask] and [Map.Ctl].
 func (m Map) Lanes(entity string) (live, ask, ctl string, err error) {
 	if live, err = m.Live(entity); err != nil {
 		return "", "", "", err
@@ -92,49 +89,48 @@ func (m Map) Lanes(entity string) (live, ask, ctl string, err error) {
 	return live, ask, ctl, err
 }
 
-// Audit is the subject of an entity's audit records.
+// Audit returns the subject of an entity's audit records.
 func (m Map) Audit(entity string) (string, error) { return m.entity(root+".audit.", entity) }
 
-// Bus is the subject of a broadcast topic: Bus("mesh.task") is
-// "bus.mesh.task", which is also the entity that its envelopes are addressed to.
+// Bus returns the subject of a broadcast topic: Bus("mesh.task") is "bus.mesh.task", which is also
+// the recipient in its envelopes.
 func (m Map) Bus(topic string) (string, error) {
 	return m.named("topic", TypeBus+".", topic)
 }
 
-// Human is the subject of a person's inbox: Human("adam") is "human.adam".
+// Human returns the subject of a person's inbox: Human("adam") is "human.adam".
 func (m Map) Human(name string) (string, error) {
 	return m.named("human name", TypeHuman+".", name)
 }
 
-// Work is the subject of an entity's durable tasks of one priority: "low",
-// "normal", "high" or "urgent".
+// Work returns the subject of an entity's durable tasks of one priority: "low", "normal", "high" or
+// "urgent".
 func (m Map) Work(priority, entity string) (string, error) {
 	return m.prioritized(root+".work.", priority, entity)
 }
 
-// Schedule is the subject on which one delayed task of an entity waits for its
-// time.
+// Schedule returns the subject on which a delayed task of an entity is stored until its time.
 func (m Map) Schedule(entity, id string) (string, error) {
 	return m.withID(root+".schedule.", entity, id)
 }
 
-// Due is the subject of an entity's delayed tasks of one priority whose time
-// has come. From there they go to [Map.Work].
+// Due returns the subject of an entity's delayed tasks of one priority whose time has come. They
+// are then moved to [Map.Work].
 func (m Map) Due(priority, entity string) (string, error) {
 	return m.prioritized(root+".due.", priority, entity)
 }
 
-// Dead is the subject of the dead letter of one durable task of an entity.
+// Dead returns the subject of the dead letter of one durable task of an entity.
 func (m Map) Dead(entity, taskID string) (string, error) {
 	return m.withID(root+".dead.", entity, taskID)
 }
 
-// Reply is the subject of the replies to one durable task of an entity.
+// Reply returns the subject of the replies to one durable task of an entity.
 func (m Map) Reply(entity, taskID string) (string, error) {
 	return m.withID(root+".reply.", entity, taskID)
 }
 
-// Journal is the subject that keeps the envelope id in the entity's journal.
+// Journal returns the subject of the envelope id in the entity's journal.
 func (m Map) Journal(entity, id string) (string, error) {
 	return m.withID(root+".journal.", entity, id)
 }
@@ -201,13 +197,13 @@ func badPriority(s string) error {
 	return &Error{What: "priority", Value: s, Reason: "is none of low, normal, high, urgent"}
 }
 
-// TreeOwner begins the owner of a tree's counters, before the tree's key.
+// TreeOwner is the prefix of the owner of a tree's counters; the tree's key follows.
 const TreeOwner = "tree:"
 
-// Count is the subject of one counter of an owner and a kind: what is counted is named
-// by ids, each of which may be any string. The owner is an entity, whose workers alone
-// may be permitted to count there, or [TreeOwner] and the key of a tree, which those
-// know who work on it. It stands first, so that permissions can tell them apart.
+// Count returns the subject of one counter of an owner and a kind. The ids, which may be any
+// strings, name what is counted. The owner is an entity, so that permissions can restrict its
+// counters to its workers, or [TreeOwner] and the key of a tree, which only the agents that work on
+// the tree know. The owner comes first in the subject, so that permissions can distinguish owners.
 func (m Map) Count(owner, kind string, ids ...string) (string, error) {
 	if err := validateTokens("kind", kind, MaxEntity); err != nil {
 		return "", err
@@ -237,6 +233,6 @@ func (m Map) Count(owner, kind string, ids ...string) (string, error) {
 	return s, nil
 }
 
-// maxCountID bounds one id of a counter's name, escaped, in bytes. A longer one is hashed: a corr
-// may have 1,024 bytes.
+// maxCountID bounds, in bytes, one escaped id in a counter's name. A longer id is hashed, because a
+// corr may have 1,024 bytes.
 const maxCountID = 512

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Kind says what a subject carries.
+// A Kind is the kind of messages on a subject.
 type Kind uint8
 
 // The kinds of subjects, one for each row of the table in the package comment.
@@ -34,12 +34,12 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// An Address is what a subject says.
+// An Address is a parsed subject.
 type Address struct {
 	Kind     Kind
-	Entity   string // always: for Bus and Human the topic or name with its type, "bus.mesh.task"
+	Entity   string // always set: for Bus and Human the topic or name with its type, "bus.mesh.task"
 	Priority string // Work and Due only
-	ID       string // Schedule, Reply, Dead and Journal only: the id as it was, not escaped
+	ID       string // Schedule, Reply, Dead and Journal only: the id, not escaped
 }
 
 // Name returns the entity without its type: "reviewer" of "agent.reviewer",
@@ -49,11 +49,11 @@ func (a Address) Name() string {
 	return name
 }
 
-// Parse reads a subject of this mesh. It accepts exactly the subjects that m
-// builds; the error is an [*Error]. The Address shares s's memory.
+// Parse parses a subject of this mesh. It accepts exactly the subjects that m builds; the error is
+// an [*Error]. The Address shares the memory of s.
 //
-// The entities of type bus and human are of the kinds Bus and Human; every
-// other entity that stands alone is Live.
+// A subject that is only an entity id has the kind Bus for type bus, Human for type human, and Live
+// for all other types.
 func (m Map) Parse(s string) (Address, error) {
 	rest, ok := strings.CutPrefix(s, m.dot)
 	if !ok {
@@ -120,8 +120,7 @@ func parseEntity(s string) (Address, error) {
 	return a, nil
 }
 
-// cutID splits <entity>.<escaped id> at its last dot, the only one that can be
-// meant: an escaped id has none.
+// cutID splits <entity>.<escaped id> at its last dot, because an escaped id contains no dot.
 func cutID(subject, s string) (entity, id string, err error) {
 	i := strings.LastIndexByte(s, '.')
 	if i < 0 {

@@ -30,8 +30,8 @@ func Overlap(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// Union adds to have the patterns of want that it does not cover, and removes those that
-// an added pattern covers: nats-server refuses subjects of one stream that overlap.
+// Union adds to have the patterns of want that have does not cover, and removes those that an added
+// pattern covers, because nats-server refuses overlapping subjects of one stream.
 func Union(have, want []string) []string {
 	out := append([]string(nil), have...)
 	for _, w := range want {
