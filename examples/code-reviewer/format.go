@@ -24,7 +24,7 @@ func checkFormat(ctx context.Context, root, at string) (*review.Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		// format.Source alone would take a fragment for a file.
+		// format.Source alone would accept a fragment as a file.
 		_, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Data, parser.SkipObjectResolution)
 		if err != nil {
 			found = append(found, syntaxErrors(f.Name, err)...)
@@ -46,8 +46,8 @@ func checkFormat(ctx context.Context, root, at string) (*review.Report, error) {
 	return review.NewReport(len(files), skipped, found), nil
 }
 
-// syntaxErrors lists up to three errors of a file, without what was found
-// instead, since that may be a literal.
+// syntaxErrors lists up to three errors of a file, without the text found instead, because that may
+// be a literal.
 func syntaxErrors(file string, err error) (found []review.Finding) {
 	var list scanner.ErrorList
 	if !errors.As(err, &list) {

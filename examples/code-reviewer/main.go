@@ -66,8 +66,8 @@ func reviewTools(root string) *tool.Registry {
 	return review.Tools(root, review.Checks{Format: checkFormat, Code: checkCode})
 }
 
-// newServer makes an MCP server of tools. It says of each that a call may be repeated,
-// since it only reads: a worker that takes over another's run need not ask a person.
+// newServer makes an MCP server of tools. It declares each tool safe to repeat, because the tools
+// only read: a worker that takes over a run repeats such calls without asking a person.
 func newServer(tools *tool.Registry) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "code-reviewer", Version: "1.0.0"}, nil)
 	for _, own := range tools.Tools() {

@@ -14,15 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// stubText is an excerpt of the standard library: declarations without bodies,
-// one file a package. What is missing from it has no known type, and the rules
-// are silent about it.
+// stubText is an excerpt of the standard library: declarations without bodies, one file a package.
+// Anything missing there has no known type, and the rules report nothing about it.
 //
 //go:embed stubs.txtar
 var stubText []byte
 
-// stubs imports packages from the excerpt, and any other package as an empty
-// one. It serves one type check.
+// stubs imports packages from the excerpt, and any other package as an empty one. It is for one
+// type check.
 type stubs struct {
 	sources  map[string][]byte
 	packages map[string]*types.Package

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// pkg is a package under review, type-checked as far as that goes.
+// pkg is a package under review, type-checked as far as possible.
 type pkg struct {
 	fset  *token.FileSet
 	files []*ast.File
@@ -21,7 +21,7 @@ type pkg struct {
 	found []review.Finding
 }
 
-// checks look at one file of a package each.
+// checks are the rules; each checks one file of a package.
 var checks = []func(*pkg, *ast.File){
 	ignoredErrors,
 	printfCalls,
@@ -43,7 +43,7 @@ func checkCode(ctx context.Context, root, at string) (*review.Report, error) {
 		return nil, err
 	}
 	var found []review.Finding
-	// Files that belong together: one folder, one package clause.
+	// Files of one folder with the same package clause form a package.
 	type key struct{ dir, name string }
 	packages := make(map[key]*pkg)
 	var order []key
@@ -64,7 +64,7 @@ func checkCode(ctx context.Context, root, at string) (*review.Report, error) {
 			packages[k] = p
 			order = append(order, k)
 		}
-		// Parsed again into the package's own set of positions.
+		// Parse the file again with the package's own file set.
 		if file, err = parser.ParseFile(p.fset, f.Name, f.Data, parser.SkipObjectResolution); err == nil {
 			p.files = append(p.files, file)
 		}
@@ -91,7 +91,7 @@ func (p *pkg) check(importPath string) {
 		Scopes:     make(map[ast.Node]*types.Scope),
 	}
 	conf := types.Config{Importer: newStubs(), Error: func(error) {}, FakeImportC: true}
-	_, _ = conf.Check(importPath, p.fset, p.files, p.info) // the errors are not ours to report
+	_, _ = conf.Check(importPath, p.fset, p.files, p.info) // type errors are expected
 	for _, f := range p.files {
 		for _, check := range checks {
 			check(p, f)
@@ -129,8 +129,7 @@ func (p *pkg) callee(call *ast.CallExpr) *types.Func {
 	return f
 }
 
-// calls says whether f is one of the functions, given as "fmt.Printf" or
-// "(*log.Logger).Printf".
+// calls reports whether f is one of the functions, given as "fmt.Printf" or "(*log.Logger).Printf".
 func calls(f *types.Func, names ...string) bool {
 	if f == nil {
 		return false
@@ -183,8 +182,8 @@ func within(body ast.Node, f func(ast.Node) bool) {
 	})
 }
 
-// text writes a name or a dotted path of names, and "" for anything else: no
-// message shall quote literals.
+// text returns a name or a dotted path of names, and "" for anything else, because messages must
+// not quote literals.
 func text(e ast.Expr) string {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

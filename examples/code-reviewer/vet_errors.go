@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// ignoredErrors finds calls whose error is ignored. "_ =" in front of a call is an explicit
-// decision, and passes.
+// ignoredErrors finds calls whose error is ignored. "_ =" before a call is an explicit decision and
+// is not reported.
 func ignoredErrors(p *pkg, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		stmt, ok := n.(*ast.ExprStmt)
@@ -33,7 +33,7 @@ func ignoredErrors(p *pkg, file *ast.File) {
 		}
 		name := cmp.Or(text(call.Fun), "the call")
 		severity := review.SeverityWarning
-		if strings.HasSuffix(name, ".Close") { // often there is nothing left to do
+		if strings.HasSuffix(name, ".Close") { // often nothing can be done about it
 			severity = review.SeverityInfo
 		}
 		p.report(call, "ignored-error", severity, fmt.Sprintf("the error of %s is ignored", name))
@@ -41,8 +41,8 @@ func ignoredErrors(p *pkg, file *ast.File) {
 	})
 }
 
-// neverFails says whether a function's error is there for an interface's sake,
-// or to the terminal.
+// neverFails reports whether a function returns an error only to implement an interface, or writes
+// to the terminal.
 func neverFails(f *types.Func) bool {
 	if f == nil {
 		return false
@@ -52,8 +52,8 @@ func neverFails(f *types.Func) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// shadowedErrors finds an error that is declared anew in an inner block and
-// goes no further, while the outer one is read behind that block.
+// shadowedErrors finds an error variable that is declared again in an inner block and not used
+// outside it, while the outer variable is read after that block.
 func shadowedErrors(p *pkg, file *ast.File) {
 	p.bodies(file, func(sig *types.Signature, body *ast.BlockStmt) {
 		returned := make(map[types.Object]bool)

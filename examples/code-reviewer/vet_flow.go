@@ -9,8 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// deferInLoops finds deferred calls that wait for the function's end, once for
-// each turn of a loop.
+// deferInLoops finds calls that each iteration of a loop defers to the function's end.
 func deferInLoops(p *pkg, file *ast.File) {
 	var loops func(n ast.Node, inLoop bool)
 	loops = func(n ast.Node, inLoop bool) {
@@ -44,7 +43,7 @@ func deferInLoops(p *pkg, file *ast.File) {
 	}
 }
 
-// unreachableCode finds statements behind one that never lets them be reached.
+// unreachableCode finds statements that follow a terminating statement.
 func unreachableCode(p *pkg, file *ast.File) {
 	check := func(list []ast.Stmt) {
 		for i, s := range list[:max(len(list)-1, 0)] {
@@ -53,9 +52,9 @@ func unreachableCode(p *pkg, file *ast.File) {
 			}
 			switch next := list[i+1].(type) {
 			case *ast.LabeledStmt, *ast.EmptyStmt: // a goto may lead there
-			case *ast.DeclStmt: // declares, and does nothing
+			case *ast.DeclStmt: // a declaration executes nothing
 			case *ast.ExprStmt:
-				if !p.isPanic(next) { // panic("unreachable") says so itself
+				if !p.isPanic(next) { // panic("unreachable") is intended
 					p.report(next, "unreachable", review.SeverityWarning, "this can never run")
 				}
 			default:
@@ -83,9 +82,8 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// terminates says whether nothing behind s in its list can run. It follows
-// "Terminating statements" of the Go specification, and adds break, continue
-// and goto.
+// terminates reports whether no statement after s in its list can run. It follows "Terminating
+// statements" of the Go specification, and adds break, continue and goto.
 func (p *pkg) terminates(s ast.Stmt, label string) bool {
 	switch s := s.(type) {
 	case *ast.ReturnStmt:
@@ -139,8 +137,7 @@ func (p *pkg) allTerminate(body *ast.BlockStmt, label string, wantDefault bool) 
 	return hasDefault
 }
 
-// hasBreak says whether a break in n leaves the statement around it, which may
-// have a label.
+// hasBreak reports whether a break in n leaves the statement around n, which may have a label.
 func hasBreak(n ast.Node, label string, plain bool) (found bool) {
 	ast.Inspect(n, func(m ast.Node) bool {
 		switch m := m.(type) {
@@ -150,7 +147,7 @@ func hasBreak(n ast.Node, label string, plain bool) (found bool) {
 			}
 		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
 			if m != n {
-				// A plain break in there leaves that statement, not ours.
+				// A plain break in there leaves that inner statement.
 				for _, inner := range bodyOf(m) {
 					found = found || hasBreak(inner, label, false)
 				}
@@ -207,8 +204,7 @@ func lostCancels(p *pkg, file *ast.File) {
 	})
 }
 
-// selfOperations finds x = x and x == x, for anything but floats, where x != x
-// asks for NaN.
+// selfOperations finds x = x and x == x, except for floats, for which x != x tests for NaN.
 func selfOperations(p *pkg, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -243,8 +239,8 @@ func selfOperations(p *pkg, file *ast.File) {
 	})
 }
 
-// plain is text for expressions that always have the same value in one
-// statement: no index, no dereference.
+// plain is text for expressions whose value cannot change within one statement: without index and
+// dereference.
 func plain(e ast.Expr) string {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// formatArg says, for each function with a format, which argument that is.
+// formatArg has the index of the format argument for each function with one.
 var formatArg = map[string]int{
 	"fmt.Printf": 0, "fmt.Sprintf": 0, "fmt.Errorf": 0, "fmt.Fprintf": 1, "fmt.Appendf": 1,
 	"log.Printf": 0, "log.Fatalf": 0, "log.Panicf": 0,
@@ -96,7 +96,7 @@ const (
 	anything = types.BasicInfo(-1)
 )
 
-// accepts says which basic types a verb is for.
+// accepts has the basic types that a verb accepts.
 var accepts = map[rune]types.BasicInfo{
 	'v': anything, 'T': anything, 'p': anything, 'w': anything,
 	't': aBool, '*': anInt,
@@ -107,7 +107,7 @@ var accepts = map[rune]types.BasicInfo{
 	's': aString, 'q': aString | anInt,
 }
 
-// fits says what is wrong with formatting arg by the verb, or nothing.
+// fits returns why arg does not fit the verb; "" if it fits.
 func (p *pkg) fits(verb rune, arg ast.Expr, fn string) string {
 	if verb == '!' {
 		return fmt.Sprintf("the format of %s ends within a verb", fn)
@@ -139,7 +139,7 @@ func (p *pkg) fits(verb rune, arg ast.Expr, fn string) string {
 	return fmt.Sprintf("%%%c of %s does not fit the type %s", verb, fn, types.TypeString(t, (*types.Package).Name))
 }
 
-// formatsItself says whether a type has a method that fmt would use.
+// formatsItself reports whether a type has a method that fmt would use.
 func formatsItself(t types.Type) bool {
 	for _, name := range []string{"String", "Error", "Format"} {
 		if o, _, _ := types.LookupFieldOrMethod(t, true, nil, name); o != nil {

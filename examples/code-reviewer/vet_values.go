@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// copiedLocks finds locks that are copied along with the value that holds them.
+// copiedLocks finds locks that are copied together with the value that contains them.
 func copiedLocks(p *pkg, file *ast.File) {
 	field := func(f *ast.Field, what string) {
 		t := p.typeOf(f.Type)
@@ -87,7 +87,7 @@ func copiedLocks(p *pkg, file *ast.File) {
 
 var locks = []string{"Mutex", "RWMutex", "WaitGroup", "Once", "Cond", "Map", "Pool"}
 
-// lockIn names the lock that a value of type t holds, or "".
+// lockIn returns the name of the lock that a value of type t contains, or "".
 func lockIn(t types.Type, depth int) string {
 	if t == nil || depth > 16 {
 		return ""
@@ -114,7 +114,7 @@ func lockIn(t types.Type, depth int) string {
 	return ""
 }
 
-// nilMaps finds writes to a map that is declared and never made.
+// nilMaps finds writes to a map that is declared but never made.
 func nilMaps(p *pkg, file *ast.File) {
 	p.bodies(file, func(_ *types.Signature, body *ast.BlockStmt) {
 		unset := p.declaredWithoutValue(body, func(t types.Type) bool {
@@ -124,7 +124,7 @@ func nilMaps(p *pkg, file *ast.File) {
 		if len(unset) == 0 {
 			return
 		}
-		// Assigned, or its address taken, anywhere: someone may have made it.
+		// If the variable is assigned or its address is taken anywhere, the map may have been made.
 		ast.Inspect(body, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.AssignStmt:
@@ -185,7 +185,7 @@ func stringInts(p *pkg, file *ast.File) {
 	})
 }
 
-// unmarshalValues finds decoders that are given something other than a pointer.
+// unmarshalValues finds decoders that get something other than a pointer.
 func unmarshalValues(p *pkg, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)

@@ -1,9 +1,9 @@
-// Package durable is an agent to kill: three slow steps, one after the other,
-// on the durable lane. Whenever its worker dies, another one goes on where it
-// was, and each step has its effect once.
+// Package durable is an agent for experiments with crashes: it does three slow steps, one after the
+// other, on the durable lane. When its worker dies, another one continues from the last checkpoint,
+// and each step has its effect once.
 //
-// In one terminal, a server with JetStream and two workers, which share their
-// tasks, and their process ids:
+// In one terminal, start a server with JetStream and two workers, which share the tasks, and store
+// their process ids:
 //
 //	aeemesh up &
 //	worker() {
@@ -15,24 +15,22 @@
 //	worker & one=$!
 //	worker & two=$!
 //
-// In another one, a task, and its stream:
+// In another terminal, send a task and follow its stream:
 //
 //	aeemesh send agent.slow_publisher '{"text": "the report"}' --durable --stream
 //
-// Now end the worker that has it, in the first terminal, at any moment and as
-// rudely as you like. If the stream goes on without a pause, it was the other one;
-// then start a new one and end that:
+// Now kill one of the workers in the first terminal, at any moment. If the stream continues without
+// a pause, the other worker has the task: start a new worker, and kill that one:
 //
 //	kill -9 $one
 //	worker & one=$!
 //	kill -9 $two
 //
-// Within a second the other worker has the task, and does the step that was under
-// way again. The stream goes on and says nothing twice. The file
-// steps.log has a line for each step that was done, with its idempotency key:
-// three of them, whatever happened. step.sh is safe to repeat, since it looks at
-// its key, and --lost-call says so. Leave that away, and a call that was under
-// way waits for a person to say what became of it:
+// Within a second the other worker has the task, and repeats the step that was running. The stream
+// continues and repeats nothing. The file steps.log has one line for each completed step, with its
+// idempotency key: always three lines. step.sh is safe to repeat, because it checks its key, and
+// --lost-call declares this. Without --lost-call, an interrupted call waits until a person states
+// its outcome:
 //
 //	aeemesh runs list
 //	aeemesh runs settle …

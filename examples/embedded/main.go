@@ -5,10 +5,10 @@
 //	go run ./examples/embedded &
 //	aeemesh send agent.word_counter '{"text": "one two three"}'
 //
-// It knows no keys. If you have one, which "aeemesh send" signs with, add --sign none.
+// It has no keys. If "aeemesh send" signs with a key of yours, add --sign none.
 //
-// Package agents/worker does for it all that "aeemesh worker" does: durable
-// tasks as soon as JetStream has the streams, draining, signatures, teams.
+// Package agents/worker gives it the features of "aeemesh worker": durable tasks as soon as
+// JetStream has the streams, draining, signatures, teams.
 package main
 
 import (

@@ -18,7 +18,7 @@ const (
 	maxFiles     = 2000
 	maxFileSize  = 1 << 20 // bytes
 	maxTotalSize = 32 << 20
-	maxEntries   = 100_000 // of folders, looked at
+	maxEntries   = 100_000 // entries of folders
 )
 
 // Source is a file that was read.
@@ -30,8 +30,8 @@ type Source struct {
 // IsGo reports whether a file of this name holds Go code.
 func IsGo(name string) bool { return strings.HasSuffix(name, ".go") }
 
-// ReadFiles reads the wanted files at or below at. The root confines it: the
-// system resolves names within, and refuses those that lead out.
+// ReadFiles reads the wanted files at or below at. It reads nothing outside root: the system
+// resolves names within root, and refuses those that lead out of it.
 func ReadFiles(ctx context.Context, root, at string, want func(name string) bool) (files []Source, skipped int, err error) {
 	at = path.Clean(at)
 	if !fs.ValidPath(at) || strings.ContainsAny(at, "\\\x00") {

@@ -19,7 +19,7 @@ const (
 	SeverityInfo    Severity = "info"    // a matter of form
 )
 
-// Finding is one thing that a tool has to say about a file.
+// Finding is one remark of a tool about a file.
 type Finding struct {
 	File     string   `json:"file"`   // relative to the root, with slashes
 	Line     int      `json:"line"`   // from 1
@@ -31,7 +31,7 @@ type Finding struct {
 
 // Report is the result of a checking tool.
 type Report struct {
-	Files     int       `json:"files"`     // that were read
+	Files     int       `json:"files"`     // number of files that were read
 	Findings  []Finding `json:"findings"`  // in order of place, never null
 	Skipped   int       `json:"skipped"`   // files that were too large or too many
 	Truncated bool      `json:"truncated"` // whether there were more findings
@@ -40,14 +40,14 @@ type Report struct {
 // Review is the result of the agent.
 type Review struct {
 	Summary  string         `json:"summary"`
-	Findings []Finding      `json:"findings"` // the grave ones first, never null
+	Findings []Finding      `json:"findings"` // the most severe first, never null
 	Counts   map[string]int `json:"counts"`   // by severity, and "total"
 }
 
 const maxFindings = 500 // a report
 
-// NewReport makes a report of findings, in order of place and each once. It drops
-// those beyond the limit and says so.
+// NewReport makes a report of findings, sorted by place and without duplicates. It drops findings
+// beyond the limit, and sets Truncated.
 func NewReport(files, skipped int, findings []Finding) *Report {
 	findings = append([]Finding{}, findings...)
 	sorted.By(findings, byPlace)

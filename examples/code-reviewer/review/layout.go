@@ -5,9 +5,9 @@ import (
 	"go/token"
 )
 
-// CheckLayout reports syntax errors that show in tokens, and some of what gofmt would
-// change: blanks at the ends of lines, indentation by blanks, a comma with no blank
-// behind it, and blanks in front of a function's result.
+// CheckLayout reports syntax errors that are visible in tokens, and some of the changes that gofmt
+// would make: blanks at the ends of lines, indentation by blanks, a comma without a blank after it,
+// and blanks before a function's result.
 func CheckLayout(ctx context.Context, root, at string) (*Report, error) {
 	files, skipped, err := ReadFiles(ctx, root, at, IsGo)
 	if err != nil {
@@ -26,8 +26,7 @@ func CheckLayout(ctx context.Context, root, at string) (*Report, error) {
 	return NewReport(len(files), skipped, found), nil
 }
 
-// layout looks at the places between tokens: comments and literals are as their
-// author wants them.
+// layout checks the text between tokens. It does not check comments and literals.
 func layout(f Source, list []lexeme) (found []Finding) {
 	report := func(l lexeme, message string) {
 		found = append(found, Finding{f.Name, l.pos.Line, l.pos.Column, "layout", SeverityInfo, message})
@@ -57,8 +56,8 @@ func layout(f Source, list []lexeme) (found []Finding) {
 	return found
 }
 
-// lineIsBlank reports whether nothing but blanks and tabs stands between the
-// beginning of a line and an offset in it.
+// lineIsBlank reports whether there are only blanks and tabs between the beginning of a line and an
+// offset in it.
 func lineIsBlank(data []byte, at int) bool {
 	for at--; at >= 0 && data[at] != '\n'; at-- {
 		if data[at] != ' ' && data[at] != '\t' {

@@ -12,13 +12,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// shape is what a kind of credential looks like. If the expression has a group,
-// the group is the secret, else all of it.
+// shape describes the form of one kind of credential. The secret is the group of the expression, or
+// the whole match if there is no group.
 type shape struct {
 	rule     string
 	what     string
 	form     *pattern.Pattern
-	mayGuess bool // the name gives it away, not the value: ask for randomness
+	mayGuess bool // the name indicates a secret, not the value: require randomness
 }
 
 var shapes = []shape{

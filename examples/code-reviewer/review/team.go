@@ -17,9 +17,8 @@ var team embed.FS
 // TeamLead is the document of the [Team] that the task is sent to.
 const TeamLead = "lead.yaml"
 
-// Team returns the documents of the code-review team, by their file names: a
-// swarm of reviewers, each with one of the tools, that votes on how grave its
-// findings are; see team/lead.yaml.
+// Team returns the documents of the code-review team, by their file names: a swarm of reviewers,
+// each with one of the tools, that votes on the severity of its findings; see team/lead.yaml.
 func Team() map[string][]byte {
 	docs := make(map[string][]byte)
 	entries, err := team.ReadDir("team")
@@ -29,20 +28,20 @@ func Team() map[string][]byte {
 		}
 	}
 	if err != nil {
-		panic("review: " + err.Error()) // they are in the binary
+		panic("review: " + err.Error()) // the files are embedded
 	}
 	return docs
 }
 
-// A Grade says how grave findings are together.
+// A Grade is the overall severity of findings.
 type Grade struct {
-	Severity Severity `json:"severity"` // of the gravest; "none" where there is none
+	Severity Severity `json:"severity"` // of the most severe finding; "none" if there is none
 }
 
 // SeverityNone is the severity of no findings.
 const SeverityNone Severity = "none"
 
-// gravest is the order of severities, the gravest first.
+// gravest lists the severities, the most severe first.
 var gravest = []Severity{SeverityError, SeverityWarning, SeverityInfo, SeverityNone}
 
 type gradeArgs struct {
@@ -62,18 +61,17 @@ func grade(_ context.Context, in gradeArgs) (*Grade, error) {
 // TeamReview is the result of the [Team].
 type TeamReview struct {
 	Review
-	Severity Severity            `json:"severity"` // what the team voted for, or the gravest where it did not agree
-	Voted    bool                `json:"voted"`    // whether it agreed
-	Said     map[string]Severity `json:"said"`     // what each reviewer voted for, by alias
-	Missing  []string            `json:"missing"`  // reviewers that gave nothing, never null
+	Severity Severity            `json:"severity"` // the severity that the team voted for, or the most severe one if it did not agree
+	Voted    bool                `json:"voted"`    // whether the team agreed
+	Said     map[string]Severity `json:"said"`     // the vote of each reviewer, by alias
+	Missing  []string            `json:"missing"`  // reviewers without a result, never null
 }
 
 type mergeArgs struct {
 	Reviews json.RawMessage `json:"reviews"` // a swarm; it may have more members than that
 }
 
-// swarm is what a synthesizer is sent (docs/orchestration.md), as far as it counts
-// here.
+// swarm is the part of a synthesizer's payload (docs/orchestration.md) that is used here.
 type swarm struct {
 	Results []struct {
 		Alias  string `json:"alias"`

@@ -21,7 +21,7 @@ func lex(f Source) (list []lexeme, found []Finding) {
 	file := fset.AddFile(f.Name, -1, len(f.Data))
 	var s scanner.Scanner
 	s.Init(file, f.Data, func(at token.Position, _ string) { // the message may quote a literal
-		if at = file.PositionFor(file.Pos(at.Offset), false); len(found) < 3 { // no comment moves it
+		if at = file.PositionFor(file.Pos(at.Offset), false); len(found) < 3 { // ignore //line comments
 			found = append(found, Finding{f.Name, max(at.Line, 1), max(at.Column, 1), "syntax", SeverityError, "the file is not Go"})
 		}
 	}, 0)
@@ -41,8 +41,8 @@ type statement struct {
 	whole bool // it ends with a semicolon, not with a brace or a colon
 }
 
-// statements splits tokens into statements. Blocks of loops and functions
-// are told apart by the words in front of their braces.
+// statements splits tokens into statements. The words before its opening brace tell whether a block
+// belongs to a loop or a function.
 func statements(list []lexeme) (out []statement) {
 	type block struct{ loop bool }
 	blocks := []block{{}}
@@ -83,8 +83,8 @@ func statements(list []lexeme) (out []statement) {
 	return out
 }
 
-// CheckTokens reports mistakes that compile, as far as tokens show them: see the table
-// in the package comment.
+// CheckTokens reports mistakes that compile and that are visible in tokens: see the table in the
+// package comment.
 func CheckTokens(ctx context.Context, root, at string) (*Report, error) {
 	files, skipped, err := ReadFiles(ctx, root, at, IsGo)
 	if err != nil {
@@ -92,7 +92,7 @@ func CheckTokens(ctx context.Context, root, at string) (*Report, error) {
 	}
 	var found []Finding
 	read := make(map[string][]lexeme)
-	locked := make(map[string]map[string]string) // by folder: the lock of a struct, by its name
+	locked := make(map[string]map[string]string) // by folder: the lock in each struct, by the struct's name
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -124,15 +124,15 @@ func CheckTokens(ctx context.Context, root, at string) (*Report, error) {
 	return NewReport(len(files), skipped, found), nil
 }
 
-// reporter takes a finding at a token.
+// reporter records a finding at a token.
 type reporter func(at lexeme, rule string, severity Severity, message string)
 
-// begins reports whether the first tokens are these.
+// begins reports whether the list begins with the tokens want.
 func begins(list []lexeme, want ...token.Token) bool {
 	return len(list) >= len(want) && slices.EqualFunc(list[:len(want)], want, func(l lexeme, t token.Token) bool { return l.tok == t })
 }
 
-// findLocks notes the structs that hold a lock of package sync by value.
+// findLocks records the structs that contain a lock of package sync by value.
 func findLocks(list []lexeme, locked map[string]string) {
 	name, depth := "", 0
 	for i, l := range list {
@@ -164,7 +164,7 @@ func copiedReceivers(list []lexeme, locked map[string]string, report reporter) {
 	}
 }
 
-// check looks at one statement alone.
+// check checks one statement by itself.
 func (s statement) check(report reporter) {
 	h := s.head
 	if s.loop && h[0].tok == token.DEFER {
@@ -180,7 +180,7 @@ func (s statement) check(report reporter) {
 	}
 }
 
-// dotted is the path of names that tokens begin with, such as o.Item.
+// dotted returns the path of names at the beginning of a list, such as o.Item.
 func dotted(list []lexeme) (name string) {
 	for i, l := range list {
 		switch {
@@ -197,7 +197,7 @@ func dotted(list []lexeme) (name string) {
 	return name
 }
 
-// unreachable finds a statement behind a return of the same block.
+// unreachable finds a statement after a return of the same block.
 func unreachable(s, next statement, report reporter) {
 	if s.head[0].tok != token.RETURN || !s.whole {
 		return
@@ -206,7 +206,7 @@ func unreachable(s, next statement, report reporter) {
 	case token.RBRACE, token.CASE, token.DEFAULT, token.VAR, token.CONST, token.TYPE:
 	case token.IDENT:
 		if len(next.head) > 1 && next.head[1].tok == token.COLON || first.text == "panic" {
-			return // a goto may lead to a label; panic says so itself
+			return // a goto may lead to a label; a panic marks unreachable code on purpose
 		}
 		fallthrough
 	default:

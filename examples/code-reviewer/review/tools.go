@@ -18,20 +18,20 @@ var sample embed.FS
 
 const sampleDir = "testdata/faulty"
 
-// A Check looks at the files at or below a path, which is relative to root, and
-// reads nothing outside root.
+// A Check checks the files at or below a path, which is relative to root, and reads nothing outside
+// root.
 type Check func(ctx context.Context, root, at string) (*Report, error)
 
-// Checks are the checks behind the tools check_format and check_code.
+// Checks are the implementations of the tools check_format and check_code.
 type Checks struct {
-	// Format looks at how the code is laid out. Default: [CheckLayout].
+	// Format checks the layout of the code. Default: [CheckLayout].
 	Format Check
-	// Code looks for mistakes that compile. Default: [CheckTokens].
+	// Code checks for mistakes that compile. Default: [CheckTokens].
 	Code Check
 }
 
-// Tools returns the tools, which read below root and nowhere else. A root that
-// does not exist shows when a tool is called.
+// Tools returns the tools, which read only files below root. If root does not exist, the calls of
+// the tools fail.
 func Tools(root string, checks Checks) *tool.Registry {
 	if checks.Format == nil {
 		checks.Format = CheckLayout
@@ -65,7 +65,7 @@ func Tools(root string, checks Checks) *tool.Registry {
 		err = r.Add(teamTools()...)
 	}
 	if err != nil {
-		panic("review: " + err.Error()) // the definitions above are at fault
+		panic("review: " + err.Error()) // the definitions above are wrong
 	}
 	return &r
 }
@@ -84,8 +84,8 @@ func Call(ctx context.Context, tools *tool.Registry, name string, args json.RawM
 	return guarded.Call(ctx, args)
 }
 
-// WriteSample writes the package with planted faults into dir, which it makes
-// if need be. It overwrites nothing: a file that exists is an error.
+// WriteSample writes the package with deliberate faults into dir, which it creates if necessary. It
+// overwrites nothing: an existing file is an error.
 func WriteSample(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write sample: %w", err)

@@ -1,16 +1,15 @@
-// Command travel-desk is a Go program that hosts an agent with a schema template: it
-// books flights. The worker in front of it checks every payload by the template, so
-// that the program gets values which fit, and its result is held to the template's
-// response_schema.
+// Command travel-desk is a Go program that hosts an agent with a schema template: it books flights.
+// The worker in front of it checks every payload against the template, so the program gets only
+// valid values, and validates the result against the template's response_schema.
 //
 //	aeemesh up &
 //	go run ./examples/sdsi/travel-desk &
 //	aeemesh schema show agent.travel_desk
 //	aeemesh ask agent.travel_desk 'from Oslo to Rome on 2031-05-05' --model builtin/filler
 //
-// It is a worker like "aeemesh worker": durable tasks, draining and signatures come
-// with it. It learns: what several clients want and no key has a place for becomes a
-// key, by the rules in learning.yml. No flight is booked anywhere.
+// It has the features of "aeemesh worker": durable tasks, draining, signatures. It also learns: a
+// wish of several clients that fits no key becomes a key, by the rules in learning.yml. It does not
+// really book flights.
 package main
 
 import (
@@ -75,7 +74,7 @@ func run(ctx context.Context, server, templates string) error {
 	return w.Run(ctx)
 }
 
-// flight is what the keys of flight_booking.sdsi.json become.
+// flight has the values of the keys of flight_booking.sdsi.json.
 type flight struct {
 	Origin      string `json:"origin"`
 	Destination string `json:"destination"`
@@ -84,19 +83,19 @@ type flight struct {
 	Passengers  int    `json:"passenger_count"`
 }
 
-// booking is the result, as response_schema has it.
+// booking is the result, in the form of response_schema.
 type booking struct {
 	ID         string   `json:"booking_id"`
 	Status     string   `json:"status"`
 	Flight     string   `json:"flight"`
 	Passengers int      `json:"passengers"`
-	Requests   []string `json:"requests,omitempty"` // for a person to read; the desk does not check them
+	Requests   []string `json:"requests,omitempty"` // for people; the desk does not check them
 }
 
-// book books a flight. The same values are the same booking, so a task that is done
-// again, after a worker was lost, books nothing twice.
+// book books a flight. Equal values give the same booking, so a task that is repeated after a crash
+// of a worker books nothing twice.
 func book(ctx context.Context, f flight) (booking, error) {
-	if f.Origin == "" { // a task with a text, and not with a template's values
+	if f.Origin == "" { // a task with a text instead of a template's values
 		return booking{}, envelope.Errorf(envelope.CodeInputSchema, "this desk takes the template flight_booking, filled in: sdsi.schema.get has it")
 	}
 	requests := sdsi.Others(ctx)
