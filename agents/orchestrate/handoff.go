@@ -53,7 +53,7 @@ type handoffRule struct {
 }
 
 // NewHandoffs compiles the rules of a definition; it returns nil if there are none. A condition
-// that does not compile, or is in natural language, is never satisfied; [condition.Check] and the
+// that does not compile, or is in plain words, is never satisfied; [condition.Check] and the
 // document's own checks report it.
 func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 	if opts.Directory == nil {

@@ -78,7 +78,7 @@ func (t *team) router() {
 	t.fallbacks()
 }
 
-// wordy names the members whose conditions are in natural language, which is never evaluated, for a
+// wordy names the members whose conditions are in plain words, which are never evaluated, for a
 // team in which no condition ever holds; "" if there are none.
 func (t *team) wordy() string {
 	const named = 5
