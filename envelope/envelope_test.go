@@ -414,7 +414,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A peer reads this text: it has no words of this program's own types.
+// A peer reads this text, so it must not contain names of Go types.
 func TestReferencesThatAreNoArray(t *testing.T) {
 	t.Parallel()
 	for _, refs := range []string{`{}`, `"x"`, `5`, `true`} {

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the code gives into the golden files of testdata")
 
-// An output is one file that must come of a vector's input.
+// An output is one expected file for a vector's input.
 type output struct{ ext, text string }
 
 // runVectors calls f for every input of testdata/<name>.txtar, a file that ends in .json

@@ -60,8 +60,8 @@ func evidenceSchema(t testing.TB) json.RawMessage {
 	return raw
 }
 
-// reservedRegistry returns a registry with the intents of payloadFile. Decision evidence
-// has a name of its own in it.
+// reservedRegistry returns a registry with the intents of payloadFile. It has a name of its own for
+// decision evidence.
 func reservedRegistry(t testing.TB) *intents.Registry {
 	t.Helper()
 	r := intents.NewRegistry()
@@ -187,8 +187,8 @@ func TestReservedPayloadsCoverTheSchemas(t *testing.T) {
 	}
 }
 
-// Our engine judges payloads by the reserved schemas, and by those of two applications,
-// as the library does.
+// Our engine agrees with the library about payloads of the reserved schemas, and of two
+// applications.
 func TestOurSchemasAreReadAsTheLibraryReadsThem(t *testing.T) {
 	t.Parallel()
 	r := reservedRegistry(t)

@@ -32,7 +32,7 @@ func TestEmbeddersByName(t *testing.T) {
 	}
 }
 
-// Gemini and Azure have OpenAI's protocol at places of their own.
+// Gemini and Azure offer OpenAI's protocol at URLs of their own.
 func TestEmbeddersAreFound(t *testing.T) {
 	t.Parallel()
 	for provider, want := range map[string]string{"google": "/v1beta/openai/embeddings Bearer k", "azure_openai": "/openai/v1/embeddings k", "mistral": "/embeddings Bearer k"} {

@@ -68,7 +68,7 @@ func TestDocumentsDoNotPointInsideByName(t *testing.T) {
 	}
 }
 
-// loopbackNames has every name stand for 127.0.0.1, over real DNS.
+// loopbackNames resolves every name to 127.0.0.1, over real DNS.
 func loopbackNames(t *testing.T) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

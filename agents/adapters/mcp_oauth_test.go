@@ -15,13 +15,13 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// authorized is an MCP server whose clients get a token elsewhere, as MCP's
-// authorization says, by the grant client credentials.
+// authorized is an MCP server whose clients get their token from an authorization server, as in
+// MCP's authorization, by the grant client credentials.
 type authorized struct {
 	url, issuer string
-	methods     string                       // how the token endpoint wants its clients' credentials
-	token       atomic.Int32                 // the one that is taken now
-	asked       atomic.Pointer[http.Request] // of the token endpoint, the last time
+	methods     string                       // the methods by which the token endpoint accepts credentials
+	token       atomic.Int32                 // the number of the valid token
+	asked       atomic.Pointer[http.Request] // the last request to the token endpoint
 	grants      atomic.Int32
 }
 
@@ -77,7 +77,7 @@ func TestMCPAuthorizationIsFound(t *testing.T) {
 	for _, c := range []struct {
 		methods, scopes string
 		inBody          bool
-		scope           string // that is asked for
+		scope           string // the requested scope
 	}{
 		{methods: `"client_secret_basic", "client_secret_post"`, scope: "tools read"},
 		{methods: ``, scope: "tools read"},
@@ -101,7 +101,7 @@ func TestMCPAuthorizationIsFound(t *testing.T) {
 			t.Errorf("%+v: the token endpoint was asked %v, basic %v", c, r.PostForm, basic)
 		}
 		before := a.grants.Load()
-		a.token.Add(1) // what was given is not taken any more
+		a.token.Add(1) // earlier tokens are not valid any more
 		if err := callHello(t, set, entry); err != nil || a.grants.Load() != before+1 {
 			t.Errorf("after the token has changed: %v, asked for %d times", err, a.grants.Load()-before)
 		}

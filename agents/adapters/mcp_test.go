@@ -18,7 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// mcpHTTP is a server at /mcp and /ws of an address, for those who have a token.
+// mcpHTTP starts a server at /mcp and /ws of an address that requires a token.
 func mcpHTTP(t *testing.T, token string) string {
 	t.Helper()
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
@@ -110,7 +110,7 @@ mcp_servers:
 		want     string
 	}{
 		{"mcp://wiki/hello", nil, ""},
-		{"mcp://wiki/hello", &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "BARE_TOKEN"}, ""}, // the operator's word counts
+		{"mcp://wiki/hello", &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "BARE_TOKEN"}, ""}, // the operator's auth is used
 		{"mcp://bare/hello", token, ""},
 		{"mcp://socket/hello", token, ""},
 		{"mcp://bare/hello", nil, "refuses the credentials"},

@@ -56,8 +56,7 @@ func TestRateLimitedPrimaryAgainstAimock(t *testing.T) {
 	}
 }
 
-// A stream that is cut goes on with the next route, and its sender gets the text
-// once.
+// A stream that breaks off is continued on the next route, and its sender gets the text once.
 func TestCutStreamAgainstAimock(t *testing.T) {
 	t.Parallel()
 	server := aimocktest.Start(t)
@@ -86,8 +85,8 @@ func TestCutStreamAgainstAimock(t *testing.T) {
 	}
 }
 
-// converse serves an agent, sends it a task, and returns the text that the
-// stream told in the end, how often it began anew, and the result.
+// converse serves an agent, sends it a task, and returns the final text of the stream, the number
+// of its restarts, and the result.
 func converse(t *testing.T, a *agents.Agent) (text string, restarts int, payload string) {
 	t.Helper()
 	node, err := mesh.New(natstest.Conn(t, natstest.Run(t, natsd.Config{})), mesh.Config{Entity: "human.ada"})

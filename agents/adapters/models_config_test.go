@@ -38,8 +38,8 @@ func TestModelsConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A provider of the operator's own may have any name. One that is almost that of a
-// provider of the specification is probably meant as that.
+// An operator's own provider may have any name. A name that is similar to that of a provider of the
+// specification is probably a typing error.
 func TestProvidersThatAreMistyped(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]aaif.Provider{

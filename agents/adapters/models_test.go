@@ -38,9 +38,8 @@ func hello() *model.Request {
 
 const completion = `{"id":"1","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`
 
-// A key that many operators have under a well-known name is sent to its
-// provider's own endpoint, or where the operator sends it; not to an endpoint
-// that a document names.
+// A key in a well-known variable is sent to its provider's own endpoint, or to the operator's, but
+// not to an endpoint that a document names.
 func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) (string, bool) { return "secret-of-" + name, !strings.HasPrefix(name, "UNSET") }
@@ -309,7 +308,7 @@ func TestEveryProviderHasARoute(t *testing.T) {
 }
 
 // AAIF requires neither provider nor preferred: without a provider there is no first route to
-// attempt, and the fallbacks are walked in their order. The first one has params.extended.
+// attempt, and the fallbacks are walked in their order. The first one gets params.extended.
 func TestFallbacksWithoutAProvider(t *testing.T) {
 	t.Parallel()
 	const block = `"fallbacks": [{"provider": "ollama", "model": "a"}, {"provider": "custom", "model": "x"}, {"provider": "openai", "model": "b"}, {"provider": "ollama", "model": "c"}], "params": {"extended": {"k": 1}}`
@@ -501,7 +500,7 @@ func TestBudgetsInDollarsNeedPrices(t *testing.T) {
 	}
 }
 
-// The builtin catalogue's price is on the turn.
+// A turn has the price of the builtin catalogue.
 func TestTurnsHaveTheirCost(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -520,7 +519,8 @@ func TestTurnsHaveTheirCost(t *testing.T) {
 	}
 }
 
-// The offline model costs nothing, which is known, and is asked for like any other.
+// The offline model has a known price of zero, and its calls need admission like those of any
+// other.
 func TestTheOfflineModelIsFreeAndAdmitted(t *testing.T) {
 	t.Parallel()
 	m, _, err := newSet(t, `{"budget": {"run_usd": 1}}`, nil).Model(definition(t, `"provider": "custom", "provider_id": "builtin", "preferred": "echo"`), agents.Options{})
@@ -545,8 +545,8 @@ func TestTheOfflineModelIsFreeAndAdmitted(t *testing.T) {
 	}
 }
 
-// An operator's price of the offline model is used like that of any other: it is what
-// admission is asked for, what a turn costs, and what the routes show.
+// An operator's price of the offline model is used like that of any other: for admission, for the
+// cost of a turn, and in the list of routes.
 func TestTheOfflineModelHasTheOperatorsPrice(t *testing.T) {
 	t.Parallel()
 	catalog := filepath.Join(t.TempDir(), "c.json")

@@ -39,7 +39,7 @@ func TestOfferFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// A provider is offered where a route to it would be taken, and nowhere else.
+// A provider is offered exactly if a route to it could be used.
 func TestProvidersAreThoseThatCanBeReached(t *testing.T) {
 	t.Parallel()
 	const nothing = "ollama custom"

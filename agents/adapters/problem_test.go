@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// What New refuses has its place in the file, and is found together with what Read
-// refuses.
+// Problems from New have a place in the file, and are reported together with those from Read.
 func TestCheckFindsAllThatIsWrongAtItsPlace(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
@@ -48,7 +47,7 @@ func TestCheckFindsAllThatIsWrongAtItsPlace(t *testing.T) {
 	}
 }
 
-// The name of a file at the beginning of a message is no pointer.
+// The name of a file at the beginning of a message is not a pointer.
 func TestTheNameOfAFileIsNoPlace(t *testing.T) {
 	t.Parallel()
 	catalog := filepath.Join(t.TempDir(), "c.json")

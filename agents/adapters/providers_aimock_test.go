@@ -11,9 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
-// Every provider name of the registry works from a document: at the endpoint
-// that the operator says, in the provider's protocol, with its key in its place,
-// and with the document's extended parameters.
+// Every provider name of the registry works from a document: at the endpoint that the operator
+// says, in the provider's protocol, with its key in the right header, and with the document's
+// extended parameters.
 func TestEveryProviderAgainstAimock(t *testing.T) {
 	t.Parallel()
 	server := aimocktest.Start(t)
@@ -23,7 +23,7 @@ func TestEveryProviderAgainstAimock(t *testing.T) {
 		key    string // variable
 		header string // how the request carries the key
 		uri    string // where the request goes
-		at     string // what leads to the extended parameters
+		at     string // the path to the extended parameters
 	}
 	chat := func(path, key string) target {
 		return target{path: path, key: key, header: "Authorization: Bearer k-1234567890", uri: path + "/chat/completions"}

@@ -165,8 +165,8 @@ func TestDocumentsAndTheOperatorReadVaults(t *testing.T) {
 	}
 }
 
-// What programs are handed as a credential is known whatever its variable is called: by its form,
-// and because documents may read it as one. Other values are left in what passes.
+// A credential in a program's environment is recognized whatever its variable is called: by its
+// form, or because documents may read it as one. Other values are not redacted.
 func TestCredentialsOfProgramsAreKnownByTheirForm(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{"programs: {env: %s}", "vaults: {custom: {allow: ['a?version=latest#b'], command: {command: [/bin/true], env: %s}}}", "mcp_servers: {it: {command: [/bin/true], env: %s}}"} {
@@ -185,7 +185,7 @@ func TestCredentialsOfProgramsAreKnownByTheirForm(t *testing.T) {
 	}
 }
 
-// Words of the environment that are no credentials are left in what passes.
+// Values of the environment that are not credentials are not redacted.
 func TestARegionIsNoSecret(t *testing.T) {
 	t.Parallel()
 	set := map[string]string{"AWS_REGION": "eu-central-1", "AWS_BEARER_TOKEN_BEDROCK": "bedrock-api-key-of-ours", "GOOGLE_CLOUD_PROJECT": "our-project",

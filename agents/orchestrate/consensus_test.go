@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// outcomes makes one of each text, in document order: a JSON object, or "!CODE"
-// for a failure.
+// outcomes makes an outcome from each text, in document order: a JSON object, or "!CODE" for a
+// failure.
 func outcomes(texts ...string) []Outcome {
 	out := make([]Outcome, len(texts))
 	for i, s := range texts {
@@ -35,7 +35,8 @@ func votes(t Tally) string {
 	return strings.TrimSuffix(b.String(), "; ")
 }
 
-// People who have not answered may be left out only if no vote of theirs makes another winner, or a tie.
+// Missing answers of people may be ignored only if their votes cannot cause another winner or a
+// tie.
 func TestAVoteIsDecidedWhateverIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -111,7 +112,7 @@ func TestMajorityVote(t *testing.T) {
 	}
 }
 
-// Outputs that have a number beyond a double are equal if it is written alike.
+// Outputs with a number that a double cannot represent are equal if the number is spelled equally.
 func TestOutputsWithLargeNumbersAreCompared(t *testing.T) {
 	t.Parallel()
 	in := outcomes(`{"v":9007199254740993,"w":1}`, `{"v":9007199254740992,"w":1}`, `{"w":1,"v":9007199254740993}`)
@@ -284,7 +285,7 @@ func TestReadRuling(t *testing.T) {
 	}
 }
 
-// What judges answer is hostile until it is read.
+// Answers of judges may be hostile.
 func FuzzReadAnswers(f *testing.F) {
 	for _, s := range []string{`{"score":0.5,"reason":"x"}`, `{"scores":[1,null,2]}`, `{"choice":2}`, `{"output":{"a":1}}`, `{"text":"{\"choice\":1}"}`, "{\"text\":\"```json\\n{\\\"score\\\":1}\\n```\"}", `{"choice":1e400}`, `[]`} {
 		f.Add([]byte(s))

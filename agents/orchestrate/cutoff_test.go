@@ -11,16 +11,16 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// cut is what became of a task whose worker was cut off.
+// cut is the outcome of a task whose worker was cut off.
 type cut struct {
 	task     *envelope.Envelope
 	at       mesh.Point // where the worker was cut off
 	got      answer
-	survived bool // the task was done before
+	survived bool // the task had ended before
 }
 
-// cutOff has a worker do a task with first, and cuts it off at the nth point of the commit
-// order. It is never heard of again, before the test is over. Another worker goes on with next.
+// cutOff lets a worker do a task with first, and cuts it off at the nth point of the commit order
+// until the end of the test. Another worker continues the run with next.
 func cutOff(t *testing.T, r *rig, n int, payload string, first, next mesh.HandlerFunc) (c cut) {
 	t.Helper()
 	entity := fmt.Sprintf("agent.boss%d", n)
@@ -62,8 +62,8 @@ func cutOff(t *testing.T, r *rig, n int, payload string, first, next mesh.Handle
 	return c
 }
 
-// firstSurvivor tries the points from 1 on, every step-th, some at once, and returns the first
-// that a worker survives because its task ends before; 0 if none below most is.
+// firstSurvivor tries every step-th point from 1 on, several at the same time. It returns the first
+// point that a worker survives, because its task ends before it; 0 if there is none below most.
 func firstSurvivor(atOnce, step, most int, survives func(n int) bool) int {
 	for first := 1; first < most; first += atOnce {
 		results := make([]bool, atOnce)

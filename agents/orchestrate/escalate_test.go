@@ -43,7 +43,7 @@ func (r *rig) withdrawn(ask *mesh.PersonTask) *mesh.PersonTask {
 	return ask
 }
 
-// stamped is when an envelope was made.
+// stamped returns the time of an envelope.
 func stamped(t testing.TB, e *envelope.Envelope) time.Time {
 	t.Helper()
 	at, err := time.Parse(envelope.TimeLayout, e.TS)
@@ -89,8 +89,8 @@ func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 	if got := r.result(task); got.payload != `{"text":"signed by a machine"}` {
 		t.Errorf("%+v", got)
 	}
-	// Its time is its own, not that of all who were asked before: between the two
-	// events of each of them there are two seconds.
+	// The duration is that of the last receiver alone: between the two events of each earlier one
+	// there are two seconds.
 	_, step := r.told(intents.RunStepFinished)
 	since := stamped(t, r.last).Sub(escalated).Milliseconds()
 	if step.To != "agent.notary" || step.DurationMS > float64(since+2000) {
@@ -163,7 +163,7 @@ func TestWhatNoPersonDoes(t *testing.T) {
 	}
 }
 
-// A person who is the referee is told the form of the answer.
+// A person who is the referee gets the form of the answer.
 func TestAPersonWhoJudgesIsToldWhatToAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

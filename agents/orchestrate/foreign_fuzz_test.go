@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Whatever another platform says of a team, it is taken over or refused: every outcome
-// has a place of its own, and an output that the next member can be sent.
+// Any position of another platform is adopted or refused: every outcome has a slot of its own, and
+// an output that can be sent to the next member.
 func FuzzForeignPosition(f *testing.F) {
 	const subagents = `"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"5b0a8c2e-1111-4111-8111-111111111111","alias":"c"}]`
 	var plans []*Plan

@@ -24,7 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// crew are members who note what they were asked, and answer with their name.
+// crew are members that record their tasks, and answer with their names.
 type crew struct {
 	mu    sync.Mutex
 	asked []string // "name payload"
@@ -39,7 +39,7 @@ func (c *crew) Handle(_ context.Context, task *mesh.Task) (json.RawMessage, erro
 	return json.Marshal(map[string]string{"by": name})
 }
 
-// heard is what they were asked, and nothing from then on.
+// heard returns the recorded tasks, and clears them.
 func (c *crew) heard() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *crew) heard() string {
 	return out
 }
 
-// foreign is a document of a platform that is no mesh, with what a test says of it.
+// foreign is a state document of a platform that is not a mesh, with the members that a test gives.
 func foreign(t *testing.T, entity, members string) *aaif.State {
 	t.Helper()
 	doc, err := aaif.Parse([]byte(`{"sc_standard":"SC-006","state_id":"`+uuid.NewString()+`","agent_id":"`+state.AgentID(entity)+`","run_id":"`+uuid.NewString()+
@@ -99,7 +99,7 @@ func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		team    string
 		members string
-		asked   string // of whom, and what; sorted
+		asked   string // the members' tasks, sorted
 		result  string // "!" and a part of the error
 	}{
 		"at the second step": {"pipeline",
@@ -195,8 +195,8 @@ func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	}
 }
 
-// The same by a file with a token, as another platform transfers its run; the
-// record of the run here contains the earlier answers with their agents.
+// The same for a file with a token, by which another platform transfers its run. The record of the
+// run here contains the earlier answers with their agents.
 func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -21,7 +21,7 @@ func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
 		"handoff":[{"condition":{"lang":"jmespath","expr":"output.hard"},"target_agent":"expert"}]`
 	for name, c := range map[string]struct {
 		block string
-		said  string // what the receiver reads
+		said  string // the conversation that the receiver gets
 	}{
 		"pipeline": {`{"role":"orchestrator","pipeline":["one","two"],` + members + `}`, `user: go|assistant: one: {"hard":true,"by":"agent.one"}`},
 		"router":   {`{"role":"router",` + strings.Replace(members, `"alias":"one"`, `"alias":"one","when":{"lang":"always"}`, 1) + `}`, `user: go|assistant: one: {"hard":true,"by":"agent.one"}`},
@@ -70,12 +70,12 @@ func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
 	}
 }
 
-// delegating is a handler that is a team with the rules of its block.
+// delegating returns a team with the handoff rules of its block, as a handler.
 func delegating(t *testing.T, block, root string) mesh.HandlerFunc {
 	return teamWith(plan(t, block, root), nil, orchestrate.Options{Handoffs: orchestrate.NewHandoffs(definitionOf(t, block), orchestrate.HandoffOptions{})})
 }
 
-// A team calls no tools: what a sender writes as tool is never one that a rule sees.
+// A team calls no tools, so a rule must not see a member tool that the sender has written.
 func TestASenderCannotForgeTheToolOfATeamsRule(t *testing.T) {
 	t.Parallel()
 	const members = `"subagents":[{"ref":"agent.one","alias":"one","when":{"lang":"always"}}],
@@ -98,8 +98,8 @@ func TestASenderCannotForgeTheToolOfATeamsRule(t *testing.T) {
 	}
 }
 
-// A step that is skipped has no output: no rule is evaluated on what the next step is sent, which
-// may be the sender's payload, and no condition or mapping sees it as the member's.
+// A skipped step has no output: no rule is evaluated on the next step's input, which may be the
+// sender's payload, and no condition or mapping sees that input as the member's output.
 func TestASkippedStepHasNoOutput(t *testing.T) {
 	t.Parallel()
 	const block = `{"pipeline":["one","two"],"subagents":[{"ref":"agent.one","alias":"one","when":{"lang":"jmespath","expr":"easy"}},{"ref":"agent.two","alias":"two"}],
@@ -117,7 +117,7 @@ func TestASkippedStepHasNoOutput(t *testing.T) {
 	}
 }
 
-// A mapping passes an integer on as it came, also where a double has another one.
+// A mapping passes integers on unchanged, also if a double would change them.
 func TestAMappingKeepsNumbers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -167,7 +167,7 @@ func TestWhatIsPassedHasNoSystemPromptAndNoCallWithoutAnAnswer(t *testing.T) {
 		t.Error(text)
 	}
 
-	// The ids of some providers begin anew with each turn.
+	// Some providers number the calls of each turn anew.
 	got = orchestrate.Passed([]model.Message{
 		model.User("hi"), model.Assistant("", calls("call_1")...), model.ToolResult(calls("call_1")[0], json.RawMessage(`1`)), model.Assistant("", calls("call_1")...),
 	})

@@ -57,8 +57,8 @@ func TestARecordKeepsDissentAndStaysSmall(t *testing.T) {
 	}
 }
 
-// A record keeps of its outputs, of what was voted for, and of what judges and errors say, in this
-// order, what fits. What a synthesizer is told shares nothing with it.
+// A record keeps the outputs, the values of votes, and the texts of judges and errors, in this
+// order, as far as they fit. The copy for a synthesizer shares no memory with it.
 func TestARecordKeepsWhatFits(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100)

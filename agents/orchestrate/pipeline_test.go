@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A run that is tried again goes on at the step that has failed. A step that failed and was
-// skipped is over: it does not work again after the later ones.
+// A retry of a run continues at the failed step. A step that failed and was skipped stays skipped:
+// it is not executed again after later ones.
 func TestATriedPipelineKeepsTheStepsThatWereSkipped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -46,9 +46,8 @@ func TestATriedPipelineKeepsTheStepsThatWereSkipped(t *testing.T) {
 	}
 }
 
-// A member has failed, and another one does its part, or it is tried again, when the worker
-// of the team is killed. The next worker goes on there: it does not call the one that has
-// failed again.
+// The team's worker is killed after a member has failed, while another member does the part or the
+// step is retried. The next worker continues there, and does not repeat the failed call.
 func TestATeamGoesOnAfterTheCallThatHasFailed(t *testing.T) {
 	t.Parallel()
 	const fallback = `"steps":{"a":{"on_error":"fallback"}}`

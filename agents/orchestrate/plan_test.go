@@ -9,8 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
-// definition is a document with an orchestration block, and what stands beside
-// it.
+// definition returns a document with an orchestration block, and further members beside it.
 func definition(t *testing.T, block, beside string) *aaif.Definition {
 	t.Helper()
 	text := `{"sc_standard":"SC-006","agent":{"name":"Lead","goal":"Lead.","orchestration":` + block + `}` + beside + `}`
@@ -55,7 +54,7 @@ func TestWhichPatternABlockMeans(t *testing.T) {
 	}
 }
 
-// A name is an alias first: an earlier subagent may have it as its ref.
+// An alias takes precedence over a ref, even the ref of an earlier subagent.
 func TestANameIsAnAliasBeforeARef(t *testing.T) {
 	t.Parallel()
 	const subagents = `"subagents":[{"ref":"writer","alias":"draft"},{"ref":"agent.editor","alias":"writer"},{"ref":"agent.judge","alias":"judge"}]`

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// longest is how long a test waits for what must happen.
+	// longest is how long a test waits for an expected event.
 	longest = time.Minute
-	// lease is short, so that a test need not wait long for one to end, and long
-	// enough for a busy machine not to end one that is held.
+	// lease is short, so that a test need not wait long for its end, and long enough that a busy
+	// machine can renew it in time.
 	lease = 1500 * time.Millisecond
 	// boss is the entity of the teams in tests.
 	boss = "agent.boss"
@@ -41,10 +41,10 @@ type rig struct {
 	srv    *natsd.Server
 	client *mesh.Node
 	events chan *envelope.Envelope // of bus.mesh.run
-	last   *envelope.Envelope      // of those, the one that told returned
+	last   *envelope.Envelope      // the last event that told returned
 
-	retries int           // of durable tasks, by who is served from now on
-	timeout time.Duration // the same: how long one may run
+	retries int           // of durable tasks, for agents that are served from now on
+	timeout time.Duration // timeout of a task, for agents that are served from now on
 }
 
 func newRig(t testing.TB) *rig {
@@ -99,14 +99,14 @@ func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool, change ...func(
 	return node
 }
 
-// serving is an agent that is served on a connection of its own.
+// serving is an agent with a connection of its own.
 type serving struct {
 	nc     *nats.Conn
 	cancel context.CancelFunc
 	stop   func() // waits until it has
 }
 
-// kill takes the worker away from the mesh at once: it can say nothing more.
+// kill cuts the worker off from the mesh at once.
 func (s *serving) kill() {
 	s.nc.Close()
 	s.cancel()
@@ -119,7 +119,7 @@ func (r *rig) serve(durable bool, h mesh.Handler, entities ...string) *serving {
 	return r.serveAs(durable, h, entities, func(*serving, *mesh.Durable) {})
 }
 
-// serveAs is serve with something else about the durable lane.
+// serveAs is serve with another configuration of the durable lane.
 func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change func(*serving, *mesh.Durable)) *serving {
 	r.t.Helper()
 	s := &serving{nc: natstest.Conn(r.t, r.srv)}
@@ -139,7 +139,7 @@ func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change fu
 	s.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	r.t.Cleanup(s.stop)
 	ready.Wait()
-	if durable { // its lane is there only a little later
+	if durable { // the lane is ready a little later
 		queue := jetstream.NewQueue(r.js(s.nc), subject.Map{})
 		for _, e := range entities {
 			until(r.t, e+" has a durable lane", func() bool {
@@ -162,7 +162,7 @@ func says(answer string) mesh.HandlerFunc {
 	}
 }
 
-// plan compiles an orchestration block, and what stands beside it at the root.
+// plan compiles an orchestration block, with further members at the root of the document.
 func plan(t testing.TB, orchestration, root string) *orchestrate.Plan {
 	t.Helper()
 	text := fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}%s}`, orchestration, root)
@@ -177,12 +177,12 @@ func plan(t testing.TB, orchestration, root string) *orchestrate.Plan {
 	return p
 }
 
-// extras is the root's member that says what AAIF has no words for.
+// extras returns the root member with the settings that AAIF lacks.
 func extras(members string) string {
 	return `,"x-aeemesh":{"orchestration":{` + members + `}}`
 }
 
-// team is a handler that is a team: its result has the account of the swarm.
+// team returns a team as a handler. Its result has the record of the swarm.
 func team(p *orchestrate.Plan, agentModel orchestrate.AgentModel) mesh.HandlerFunc {
 	return teamWith(p, agentModel, orchestrate.Options{})
 }
@@ -203,8 +203,7 @@ func teamWith(p *orchestrate.Plan, agentModel orchestrate.AgentModel, opts orche
 	}
 }
 
-// answer is what came back for a task: its payload without the member swarm, and
-// that.
+// answer is the answer to a task: its payload without the member swarm, and that member.
 type answer struct {
 	payload string
 	swarm   orchestrate.Record
@@ -271,7 +270,7 @@ func (r *rig) ask(payload, requires string) answer {
 	return r.read(reply.Payload, nil)
 }
 
-// submit gives the team a task over the durable lane.
+// submit sends the team a task over the durable lane.
 func (r *rig) submit(payload, requires string) *envelope.Envelope {
 	r.t.Helper()
 	return r.submitted(newTask(payload, requires))
@@ -285,7 +284,7 @@ func (r *rig) submitted(task *envelope.Envelope) *envelope.Envelope {
 	return task
 }
 
-// result waits for what comes of a task on the durable lane.
+// result waits for the answer to a task on the durable lane.
 func (r *rig) result(task *envelope.Envelope) answer {
 	r.t.Helper()
 	reply, err := r.client.Result(r.ctx(), task.To, task.ID, mesh.ResultOptions{Follow: true})
@@ -295,7 +294,7 @@ func (r *rig) result(task *envelope.Envelope) answer {
 	return r.read(reply.Payload, nil)
 }
 
-// checkpoint is the last one of a task.
+// checkpoint returns the last checkpoint of a task.
 func (r *rig) checkpoint(task *envelope.Envelope) *state.Checkpoint {
 	r.t.Helper()
 	c, err := r.client.Run(r.ctx(), task.To, task.ID)
@@ -305,8 +304,8 @@ func (r *rig) checkpoint(task *envelope.Envelope) *state.Checkpoint {
 	return c
 }
 
-// told are the steps that were told on the bus so far, up to the one with the
-// intent; the test fails if that does not come.
+// told returns the steps that were published on the bus, up to an event with this intent. The test
+// fails if there is none.
 func (r *rig) told(until string) (steps []string, last intents.StepEvent) {
 	r.t.Helper()
 	timeout := time.After(longest)

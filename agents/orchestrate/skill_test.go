@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// inTurn is a directory in which a skill means one agent after the other.
+// inTurn is a directory that resolves a skill to one agent after the other.
 type inTurn struct {
 	entities []string
 	asked    atomic.Int64
@@ -21,8 +21,7 @@ func (d *inTurn) Find(_ context.Context, _ string) (orchestrate.Member, error) {
 	return orchestrate.Member{Entity: d.entities[min(n, len(d.entities)-1)]}, nil
 }
 
-// A live step that names a skill goes to another agent that has it, where the
-// first one cannot do it now.
+// If the agent of a skill cannot do a live step now, another agent with the skill gets it.
 func TestASkillIsTriedElsewhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

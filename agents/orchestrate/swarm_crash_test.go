@@ -11,9 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// The worker of a swarm is cut off at each point of the commit order, in turn,
-// and never heard of again. Another one ends its run with the same result, and
-// no member, evaluator or synthesizer on the durable lane does its part twice.
+// The worker of a swarm is cut off for good at each point of the commit order, in turn. Another one
+// ends its run with the same result, and no member, evaluator or synthesizer on the durable lane
+// does its part twice.
 func TestASwarmSurvivesAtEachPoint(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
@@ -39,7 +39,7 @@ func TestASwarmSurvivesAtEachPoint(t *testing.T) {
 	if testing.Short() || natstest.Raced {
 		step = 7
 	}
-	// How many points there are differs a little: the slower the machine, the more.
+	// The number of points varies a little: a slower machine has more.
 	const atOnce, least, most = 24, 8, 120
 	survived := firstSurvivor(atOnce, step, most, func(n int) bool {
 		cut := cutOff(t, r, n, `{"text":"go"}`, team(p, nil), team(p, nil))

@@ -21,13 +21,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// tally counts how often each entity was sent a task, and holds back those for
-// which there is a gate.
+// tally counts the tasks of each entity, and holds the entities that have a gate.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
 	gates  map[string]chan struct{}
-	ended  chan error // what a gated one was cancelled with
+	ended  chan error // the cause with which a held entity was cancelled
 }
 
 func newTally(gated ...string) *tally {
@@ -74,7 +73,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// The run of a swarm has its members' outcomes in the specification's place.
+// The run of a swarm has its members' outcomes in the member that the specification defines.
 func TestADurableSwarmIsInItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -205,8 +204,8 @@ func TestASwarmIsPaused(t *testing.T) {
 	}
 }
 
-// A swarm that is to pause while members on both lanes work waits for those on the live lane:
-// their work would be lost. Those on the durable lane work on.
+// A swarm that must pause while members on both lanes work waits for those on the live lane,
+// because their work would be lost. Those on the durable lane continue.
 func TestASwarmThatPausesWaitsForItsLiveMembers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -236,8 +235,8 @@ func TestASwarmThatPausesWaitsForItsLiveMembers(t *testing.T) {
 	}
 }
 
-// once answers as it is told to the first time that each entity is asked, and
-// then as its tally.
+// once answers the first task of each entity with the given answer, and later ones as its tally
+// does.
 func once(c *tally, first map[string]string) mesh.HandlerFunc {
 	return func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		payload, err := c.Handle(ctx, task)
@@ -248,8 +247,8 @@ func once(c *tally, first map[string]string) mesh.HandlerFunc {
 	}
 }
 
-// A swarm that is retried as a whole calls the failed members again, but only
-// before all members have ended: an agreement stays.
+// A retry of a whole swarm calls the failed members again, but only if not all members had ended:
+// after that the agreement must not change.
 func TestASwarmThatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const never = `"max_retries":0`
@@ -362,8 +361,8 @@ func TestASwarmOfAThousand(t *testing.T) {
 	}
 }
 
-// The time that is reserved for the judges is computed once in a run: a worker that goes on
-// with the run after a crash, with less time left, does not give the members a part of it.
+// The time for the judges is computed once in a run: a worker that continues the run after a crash,
+// with less time left, does not give a part of it to the members.
 func TestTheJudgesKeepTheirTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -375,7 +374,7 @@ func TestTheJudgesKeepTheirTime(t *testing.T) {
 	}), "agent.a")
 	p := plan(t, `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}],"consensus":{"strategy":"referee","referee_agent":"agent.r"}}`, "")
 	first := r.serve(true, team(p, nil), boss)
-	r.submit(`{"text":"go"}`, `{"timeout_ms":400000}`) // of these, a quarter is for the referee
+	r.submit(`{"text":"go"}`, `{"timeout_ms":400000}`) // a quarter of this is for the referee
 	if got := within(t, "the member's task", deadlines); got > 300*time.Second {
 		t.Errorf("the member has %s", got)
 	}
@@ -387,15 +386,15 @@ func TestTheJudgesKeepTheirTime(t *testing.T) {
 	}
 }
 
-// The run of a swarm goes on late, when less of its members' time is left than has passed. It
-// waits for a member that works as long as there is time.
+// The run of a swarm is resumed late, when more than half of its members' time has passed. It waits
+// for a working member as long as there is time.
 func TestASwarmThatGoesOnLateWaitsForItsMembers(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
 	r := newRig(t)
 	c := newTally("agent.c")
 	r.serve(true, c, "agent.a", "agent.b", "agent.c", "agent.s")
-	p := plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "") // for whom ten minutes are reserved
+	p := plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "") // ten minutes are reserved for the synthesizer
 	first := r.serve(true, team(p, nil), boss)
 	task := r.submit(`{"text":"go"}`, `{"timeout_ms":7200000}`)
 	until(t, "two outcomes are committed, and the third member works", func() bool {
@@ -415,7 +414,7 @@ func TestASwarmThatGoesOnLateWaitsForItsMembers(t *testing.T) {
 	if err != nil || len(cp.Mesh.Calls) == 0 {
 		t.Fatalf("calls %v, %v", cp.Mesh.Calls, err)
 	}
-	for i := range cp.Mesh.Calls { // of the members' time, less than 110 minutes are left
+	for i := range cp.Mesh.Calls { // less than 110 minutes of the members' time are left
 		cp.Mesh.Calls[i].At = cp.Mesh.Calls[i].At.Add(-119 * time.Minute)
 	}
 	data, err := state.Codec{}.Encode(cp)

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// agentModel is a model that answers what it is told to, and keeps what it was asked.
+// agentModel is a model with a given answer that records its questions.
 type agentModel struct {
 	work, answer string
 	mu           sync.Mutex
@@ -52,7 +52,7 @@ func (m *agentModel) Ask(_ context.Context, q orchestrate.Question) (json.RawMes
 
 func (m *agentModel) Save(*state.Checkpoint) {}
 
-// Used is a thousand tokens.
+// Used returns a thousand tokens.
 func (m *agentModel) Used() orchestrate.Usage { return orchestrate.Usage{InputTokens: 1000} }
 
 // Without a member that merges or scores, the agent's own model does.
@@ -100,7 +100,7 @@ func TestTheOwnModelMergesAndScores(t *testing.T) {
 	}
 }
 
-// An agent's model is not set up for a swarm that never asks it.
+// A swarm that never asks the agent's model does not need one.
 func TestASwarmNeedsItsOwnModelOnlyIfNoMemberMergesOrScores(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// open is what a person was asked and has not answered.
+// open returns the only unanswered task of a person.
 func (r *rig) open(person string) *mesh.PersonTask {
 	r.t.Helper()
 	var found *mesh.PersonTask
@@ -51,8 +51,8 @@ func (r *rig) waits(task *envelope.Envelope) {
 
 const jury = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"human.eve","alias":"eve"}],"consensus":{"strategy":"majority_vote"}}`
 
-// People vote like other members. While they think, the run is parked, and
-// another worker resumes it when they have answered; no person gets two tasks.
+// People vote like other members. While they have not answered, the run is parked; another worker
+// resumes it when they have. No person gets two tasks.
 func TestPeopleVoteInASwarm(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -182,7 +182,7 @@ func TestAPersonsWordsAreNoDecision(t *testing.T) {
 			t.Errorf("%s is taken for a decision", words)
 		}
 	}
-	// Nothing holds back a program that publishes by itself.
+	// A program that publishes by itself is not prevented from this.
 	js := r.js(natstest.Conn(t, r.srv))
 	if _, err := js.PublishMsg(r.ctx(), &nats.Msg{Subject: "aee.reply.human.bob." + ask.Task.ID, Data: mustJSON(t, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"I like b"}`)))}); err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ func (m *recovering) Ask(ctx context.Context, q orchestrate.Question) (json.RawM
 	return m.agentModel.Ask(ctx, q)
 }
 
-// A swarm that has no score because those who score were not to be had is tried again. Only who
-// failed is asked again.
+// A swarm without a score because its scorers were unavailable is retried. Only the failed scorers
+// are called again.
 func TestASwarmWithoutScoresIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	t.Run("the own model", func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestASwarmWithoutScoresIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Where a tie is merged by the agent's own model, the model has a part of the time.
+// If the agent's own model merges a tie, time is reserved for the model.
 func TestTimeIsReservedForTheMergeOfATie(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, more, entity string }{
@@ -106,8 +106,8 @@ func TestTimeIsReservedForTheMergeOfATie(t *testing.T) {
 	}
 }
 
-// Members of a large swarm share commits. If one fails the swarm, what the others have answered by
-// then is in the run, and a retry does not ask them again.
+// Members of a large swarm share commits. If one fails the swarm, the run contains the others'
+// answers so far, and a retry does not call them again.
 func TestAFailedSwarmKeepsTheAnswersItHas(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

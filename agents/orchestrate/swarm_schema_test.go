@@ -23,7 +23,7 @@ func swarmSchema(t testing.TB, name string) *schema.Schema {
 	return s
 }
 
-// What judges and synthesizers are sent is what the published schemas say.
+// The payloads for judges and synthesizers fit the published schemas.
 func TestWhatJudgesAreSentFitsTheSchemas(t *testing.T) {
 	t.Parallel()
 	input := json.RawMessage(`{"text":"6 * 7?"}`)
@@ -55,7 +55,7 @@ func TestWhatJudgesAreSentFitsTheSchemas(t *testing.T) {
 	}
 }
 
-// Whatever fits the schema of an answer is understood.
+// Every answer that fits its schema is understood.
 func FuzzAnswersThatFitAreRead(f *testing.F) {
 	for _, s := range []string{`{"score":1}`, `{"score":-1e9,"reason":"x"}`, `{"choice":2,"reason":""}`, `{"output":{"a":1}}`, `{"verdict":1}`, `{"choice":1,"output":{}}`, `{"text":"{\"choice\":9}"}`} {
 		f.Add([]byte(s))

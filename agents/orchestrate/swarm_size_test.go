@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// One member's output that fills a message does not take the others' along, and
-// the result says whose is not there.
+// If one member's output fills a message, the others' outputs are kept, and the result names the
+// member whose output is missing.
 func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
@@ -59,8 +59,8 @@ func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 	}
 }
 
-// An output that does not fit an evaluator's task has no score, and it is said
-// whose it is; the others have theirs.
+// An output that does not fit an evaluator's task gets no score, and the error names its member;
+// the other outputs get theirs.
 func TestAnOutputTooLargeToBeScoredIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,8 +79,8 @@ func TestAnOutputTooLargeToBeScoredIsNamed(t *testing.T) {
 	}
 }
 
-// What a vote was on is in the result, in the results or in the synthesizer's task already:
-// it is left out of the account before that makes the message too large.
+// The value of a vote is already in the result, in the results or in the synthesizer's task, so it
+// is left out of the record before the message becomes too large.
 func TestLargeOutputsThatWereVotedOnFitTheMessage(t *testing.T) {
 	t.Parallel()
 	text := func(letter string, n int) string { return `{"text":"` + strings.Repeat(letter, n) + `"}` }
@@ -91,7 +91,7 @@ func TestLargeOutputsThatWereVotedOnFitTheMessage(t *testing.T) {
 		more      string
 		root      string
 		want      string // the beginning of the payload, or "!CODE"
-		votes     string // for whom, and whether their value is there
+		votes     string // the voters, and whether the values are present
 		truncated bool
 	}{
 		{"all agree", text("x", 600_000), text("x", 600_000), text("x", 600_000), vote, "", text("x", 600_000), "a,b,c -", true},
@@ -127,7 +127,7 @@ func TestLargeOutputsThatWereVotedOnFitTheMessage(t *testing.T) {
 	}
 }
 
-// An output for which the swarm has no room takes none of it from the members that come later.
+// An output that the swarm drops for its size does not use up the room for later members.
 func TestAnOutputThatIsDroppedTakesNoRoom(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

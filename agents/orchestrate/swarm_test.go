@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// three are subagents a, b, c, and the block's other members.
+// three returns a block with subagents a, b, c and further members.
 func three(more string) string {
 	return `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"agent.c","alias":"c"}` + more + `}`
 }
@@ -36,8 +36,8 @@ func failures(fs []orchestrate.Failure) string {
 	return strings.Join(out, ",")
 }
 
-// What a swarm of three makes of what its members say, by the document's words,
-// on the live lane.
+// The results of a swarm of three on the live lane, for different documents and answers of the
+// members.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	const referee = `],"consensus":{"strategy":"referee","referee_agent":"judge"}`
@@ -45,13 +45,13 @@ func TestSwarm(t *testing.T) {
 		name    string
 		block   string
 		root    string
-		says    map[string]string // by the last token of the entity; an entity that is missing is not served
+		says    map[string]string // by the last token of the entity; a missing entity is not served
 		want    string            // "!CODE words" is an error
 		winner  string
 		by      string
 		dissent string
 		failed  string
-		steps   string // how the bus's account ends
+		steps   string // the end of the steps on the bus
 	}{
 		{
 			"nobody merges: the default", three("]"), "",
@@ -264,8 +264,8 @@ func TestTheFallbackOfASwarm(t *testing.T) {
 	}
 }
 
-// judge is a handler that says the same always, or, for "score" and "choose",
-// judges by member n of outputs: the higher the better.
+// judge returns a handler that always gives the same answer, or, for "score" and "choose", judges
+// by the member n of outputs: a higher one is better.
 func judge(what string) mesh.HandlerFunc {
 	switch what {
 	case "score":

@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// A durable swarm without a deadline has thirty days. A member that never
-// answers, and one without a worker, do not use them up.
+// A durable swarm without a deadline has thirty days. A member that never answers, or has no
+// worker, does not use them up.
 func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
@@ -33,8 +33,8 @@ func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 	within(t, "who never answers is stopped", cancelled)
 }
 
-// Without a deadline each try of a member has its own time. When that is over the member has
-// failed like any other: it is tried again as its document says, or the fallback is asked.
+// Without a deadline each attempt of a member has its own timeout. After that the member has failed
+// like any other: it is retried as its document says, or the fallback is called.
 func TestAMemberThatIsLateIsTriedAgainOrReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,7 +52,8 @@ func TestAMemberThatIsLateIsTriedAgainOrReplaced(t *testing.T) {
 	r.serve(true, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) { return hangs(ctx) }), "agent.b")
 	r.serve(true, says(`{"v":2}`), "agent.f")
 	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"agent.f","alias":"f","role":"fallback"}]}`
-	// The retries are for a busy machine, on which an answer may take longer than a try has.
+	// The retries are for a busy machine, on which an answer may take longer than the timeout of an
+	// attempt.
 	root := extras(`"steps":{"a":{"max_retries":9,"retry_backoff":"fixed"},"b":{"on_error":"fallback"},"f":{"max_retries":9,"retry_backoff":"fixed"}}`)
 	r.serve(true, teamWith(plan(t, block, root), nil, orchestrate.Options{MemberTime: 700 * time.Millisecond, Retries: mesh.RetryPolicy{Base: time.Millisecond}}), boss)
 	got := r.result(r.submit(`{"text":"go"}`, ""))

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// skilled is a directory in which a skill means another agent each time that it is asked for.
+// skilled is a directory that resolves a skill to another agent each time.
 type skilled struct {
 	mu sync.Mutex
 	n  int
@@ -41,7 +41,7 @@ func TestATeamSurvivesAtEachPoint(t *testing.T) {
 	steps := extras(`"steps":{"f":{"on_error":"fallback","max_retries":1},"x":{"input":{"lang":"jmespath","expr":"{go: input.go, from: 'x'}"}}}`)
 	for name, c := range map[string]struct {
 		block, payload string
-		parts          map[string]int // lawyers are one
+		parts          map[string]int // all lawyers count as one
 	}{
 		"pipeline":    {`"pipeline":["x","f","s"],` + members, `{"go":true}`, map[string]int{"law": 1, "agent.f": 2, "agent.c": 1, "agent.s": 1}},
 		"router":      {`"role":"router",` + members, `{"go":true}`, map[string]int{"law": 1}},

@@ -17,8 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// What it costs to have a template, and to use it, beside a task without one and a request
-// of NATS.
+// The cost of getting a template and of using it, compared with a task without a template and a
+// NATS request.
 func BenchmarkNegotiation(b *testing.B) {
 	r := newRig(b, false)
 	v := tram(b, "tram_v1")
@@ -56,8 +56,8 @@ func BenchmarkNegotiation(b *testing.B) {
 	}
 }
 
-// How many tokens the agent's side spends to understand the two sentences of the draft: if
-// it is sent the sentence, its model has to do what the client's does with a template.
+// The tokens that the agent's side spends on the two sentences of the draft: if it gets the
+// sentence, its model must do the work of the client's model with a template.
 func BenchmarkTokens(b *testing.B) {
 	for _, x := range []struct{ file, sentence string }{
 		{"../../examples/sdsi/travel-desk/flight_booking.sdsi.json", "Book me a flight from Beijing to Shanghai next Monday, business class, and I prefer a window seat."},
@@ -92,7 +92,7 @@ func BenchmarkTokens(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				_, _ = form.Check(m.Payload) // what the agent does then; a date is missing without a clock
+				_, _ = form.Check(m.Payload) // the agent's part; a date is missing without a clock
 			}
 			b.ReportMetric(float64(spent.InputTokens+spent.OutputTokens)/float64(n), "tokens/sentence")
 			b.ReportMetric(0, "tokens/payload")

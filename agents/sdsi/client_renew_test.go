@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// changing is an agent that answers by one desk after the other.
+// changing is an agent whose desk can be replaced.
 type changing struct {
 	desk atomic.Pointer[mesh.Agent]
 }
@@ -48,8 +48,8 @@ func (c *changing) use(r *rig, desk *sdsi.Desk, h mesh.HandlerFunc) {
 	c.desk.Store(agent)
 }
 
-// An exchange survives that the agent has replaced the version that was filled in: once,
-// and only if the keys mean the same, or the caller fills in again.
+// An exchange succeeds although the agent has replaced the payload's version: it is repeated once,
+// if the keys mean the same or the caller fills in again.
 func TestAnExchangeRenewsItsTemplate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestAnExchangeRenewsItsTemplate(t *testing.T) {
 	}
 }
 
-// E_NOT_FOUND of the agent's own is not about the template: nothing is sent twice.
+// An E_NOT_FOUND of the application does not concern the template: nothing is sent twice.
 func TestAnAgentsOwnNotFoundIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -150,7 +150,7 @@ func TestPatchesThatDoNotApplyAreLeftOut(t *testing.T) {
 	}
 }
 
-// To put a template and its patches together takes time, which a team would take at each step.
+// Applying patches to a template takes time, which a team would spend at each step.
 func TestATemplateIsPutTogetherOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -175,7 +175,7 @@ func TestATemplateIsPutTogetherOnce(t *testing.T) {
 	}
 }
 
-// Templates are asked for and forgotten by many at once; run with -race.
+// Many goroutines request and forget templates; run with -race.
 func TestAClientServesMany(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -219,8 +219,8 @@ func (r *rig) serveAs(entity string, h mesh.HandlerFunc) {
 	natstest.Within(r.TB, "the agent", ready)
 }
 
-// An agent that gets a delegated exchange does not know the template: the client holds its
-// result to the response schema.
+// An agent that gets a delegated exchange does not know the template: the client validates the
+// result against the response schema.
 func TestADelegatedResultIsHeldToTheResponseSchema(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -244,7 +244,7 @@ func TestADelegatedResultIsHeldToTheResponseSchema(t *testing.T) {
 	}
 }
 
-// Only the agent itself speaks for its templates, not an agent that it delegates to.
+// Only the agent itself can publish its templates, not an agent to which it delegates.
 func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -258,7 +258,7 @@ func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
 	}
 }
 
-// A version is asked for by its id: the answer is that version, or an error.
+// The answer to a request for a version must be that version, or an error.
 func TestAnotherVersionThanWasAskedForIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -272,8 +272,8 @@ func TestAnotherVersionThanWasAskedForIsRefused(t *testing.T) {
 	}
 }
 
-// What an agent has learned it says itself, of the template that was filled in: a suggestion of
-// the agent to which it has delegated, and one for another template, are not taken.
+// A suggestion must come from the agent itself and belong to the payload's template: suggestions of
+// an agent to which it has delegated, and for another template, are ignored.
 func TestASuggestionIsTheAgentsOwn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

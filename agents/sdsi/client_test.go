@@ -63,7 +63,7 @@ func TestATemplateIsAskedForOnce(t *testing.T) {
 	get()
 	get()
 	natstest.Eventually(t, "the question", func() bool { return asked.Load() == 1 && whole.Load() == 1 })
-	// It asks again for one that it has forgotten, which has not changed.
+	// It requests a forgotten template again, even if that has not changed.
 	c.Forget(trams)
 	get()
 	natstest.Eventually(t, "the second question", func() bool { return asked.Load() == 2 })
@@ -75,7 +75,7 @@ func TestATemplateIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// slow is a learner whose view takes until it is told to answer.
+// slow is a learner whose view blocks until the test releases it.
 type slow struct {
 	has
 	asked, answer chan struct{}
@@ -87,7 +87,8 @@ func (s slow) View(ctx context.Context, scenario string, from sdsi.Sender) (v *e
 	return s.has.View(ctx, scenario, from)
 }
 
-// A template that is forgotten while it is on its way is asked for again: the answer may be older.
+// A template that is forgotten during its request is requested again, because the answer may be
+// older.
 func TestForgettingDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -114,7 +115,7 @@ func TestForgettingDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if get(); <-got != nil { // the client has a fresh one, and does not ask: no agent would answer
+	if get(); <-got != nil { // the client has a fresh template and sends no request, which no agent would answer
 		t.Error("no template")
 	}
 }

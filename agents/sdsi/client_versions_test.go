@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A schema_id is one version, which never changes (SDSI 4.1, 6.2.2). An agent that sends
-// another content under it is found out by a client that has seen the first.
+// A schema_id is one version, which never changes (SDSI 4.1, 6.2.2). A client that has seen the
+// first content refuses another one.
 func TestAVersionHasOneContent(t *testing.T) {
 	t.Parallel()
 	send := func(change func(*template.Template)) string {

@@ -126,7 +126,7 @@ func contains(t testing.TB, what, got string, want ...string) {
 	}
 }
 
-// sells is a handler that sells a ticket, and says in which words it was asked.
+// sells is a handler that sells a ticket, and returns the words of the request.
 func sells(_ context.Context, t *mesh.Task) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"ticket": "T1", "intent": t.Intent(), "input": t.Input()})
 }
@@ -145,7 +145,7 @@ func TestNegotiation(t *testing.T) {
 		return nil, ctx.Err()
 	}, nil)
 	t.Cleanup(func() { close(block) })
-	// Its only place is taken.
+	// Occupy its only place.
 	if err := r.client.Conn().PublishMsg(&nats.Msg{Subject: trams, Reply: nats.NewInbox(), Data: mustJSON(t, envelope.New(envelope.TypeTask, "human.ada", trams, "tram.wait", json.RawMessage(`{}`)))}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func (r records) Handle(_ context.Context, record slog.Record) error { r <- reco
 func (r records) WithAttrs([]slog.Attr) slog.Handler                 { return r }
 func (r records) WithGroup(string) slog.Handler                      { return r }
 
-// Clients decide what keys they send: their payloads do not fill the log.
+// Clients choose the keys that they send, so their payloads must not fill the log.
 func TestUnknownKeysOfClientsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -238,7 +238,8 @@ func TestAResultIsHeldToTheResponseSchema(t *testing.T) {
 	contains(t, "a result of another form", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"x"}}`), "E_OUTPUT_SCHEMA", "ticket")
 }
 
-// The template that an agent's own schema makes gives the handler what that schema allows.
+// With the template that is made from an agent's own schema, the handler gets what that schema
+// allows.
 func TestATemplateOfTheAgentsOwnSchema(t *testing.T) {
 	t.Parallel()
 	output := json.RawMessage(`{"required":["ticket"]}`)
@@ -299,8 +300,8 @@ func ofOwnSchema(t *testing.T, response, output json.RawMessage, intent string) 
 	contains(t, "the agent's own intent", r.ask(intents.RunIntent(trams), `{"stop":"Harbour","other":1}`), "E_INPUT_SCHEMA")
 }
 
-// A client may send what the agent's own schema takes: a default, which it has not sent, is left out
-// where the schema has no room for it.
+// A client may send everything that the agent's own schema accepts: a default that the schema does
+// not allow is left out.
 func TestADefaultIsNoReasonToRefuseAPayload(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -340,8 +341,8 @@ func TestADefaultIsNoReasonToRefuseAPayload(t *testing.T) {
 	}
 }
 
-// The handler gets an exchange under an intent that says that the template holds. A task that
-// comes with that intent is refused, and aee.capability.list does not have it.
+// The handler gets an exchange under an intent that marks the payload as checked. A task with that
+// intent is refused, and aee.capability.list does not list it.
 func TestTheIntentOfAnExchangeInsideIsNoneOutside(t *testing.T) {
 	t.Parallel()
 	const inside = "sdsi.exchange.tram_v1"

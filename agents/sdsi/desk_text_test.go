@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// The draft's forms are understood wherever they stand: in a task of any intent, in a task
-// with a text, and in plain text.
+// The draft's forms are recognized everywhere: in a task of any intent, in a task with a text, and
+// in plain text.
 func TestTheDraftsFormsAsText(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)

@@ -17,8 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-// What a user may not ask is told at once, and not as an agent that does not answer. A sender may
-// look for the agents that it sends to.
+// A search without permission fails at once, with another error than for an agent that does not
+// answer. A sender may search for the agents to which it sends.
 func TestFindTellsWhatIsNotPermitted(t *testing.T) {
 	t.Parallel()
 	const inbox = "_INBOX.them"

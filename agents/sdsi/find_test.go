@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A scenario is found whatever its name, and though the list of the agent's metadata is cut.
+// A scenario with any name is found, even if the list in the agent's metadata is truncated.
 func TestFindAScenario(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)

@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// has is a learner that has one view, and learns nothing.
+// has is a learner with a fixed view that learns nothing.
 type has struct{ view *evolve.View }
 
 func (h has) View(context.Context, string, sdsi.Sender) (v *evolve.View, cohort, client string) {
@@ -42,8 +42,7 @@ func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, v
 	}
 }
 
-// A result tells of keys that the payload does not have, and not of those that will be
-// withdrawn.
+// A result suggests the keys that the payload does not have, except deprecated ones.
 func TestASuggestionHasWhatIsNew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -144,7 +143,7 @@ func TestAWithdrawnKeyIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// An agent that answers "not modified" of what the client does not have has not answered.
+// "Not modified" is not a valid answer for a template that the client does not have.
 func TestNotModifiedIsNoAnswerToAFirstQuestion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -175,7 +174,7 @@ func (c cohorts) View(_ context.Context, _ string, from sdsi.Sender) (v *evolve.
 	return c.views[from.Entity], from.Entity, "x"
 }
 
-// The pools of two cohorts may be alike in all but their keys: each sender's payload is checked by
+// The pools of two cohorts may differ only in their keys: each sender's payload is checked against
 // the keys of its own cohort.
 func TestCohortsHaveKeysOfTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -199,8 +198,8 @@ func TestCohortsHaveKeysOfTheirOwn(t *testing.T) {
 	contains(t, "the keys of bob's cohort", got, `"quiet_cabin":true`, `"other":"window_seat: true"`)
 }
 
-// However an agent's own schema is closed, a text in "other" and a learned key are never why a
-// payload is refused: what the schema has no room for is beside the input.
+// A payload is never refused because an agent's own schema does not allow "other" or a learned key:
+// such values are passed beside the input.
 func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
 	t.Parallel()
 	const stop = `"properties":{"stop":{"type":"string"}}`
@@ -252,8 +251,8 @@ func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
 	}
 }
 
-// A pool may have more keys than one patch may: all of them are accepted, and a suggestion has the
-// newest.
+// A pool may have more keys than one patch can have: all of them are accepted, and a suggestion has
+// the newest ones.
 func TestMoreLearnedKeysThanAPatchMayHave(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -300,7 +299,7 @@ func TestMoreLearnedKeysThanAPatchMayHave(t *testing.T) {
 	}
 }
 
-// A learned key for which a template has no room left is not taken, and the others are.
+// A learned key for which a template has no room is left out, without effect on the others.
 func TestAPatchThatDoesNotApplySpoilsNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -338,8 +337,8 @@ func TestAPatchThatDoesNotApplySpoilsNoOther(t *testing.T) {
 	contains(t, "an exchange", got, `"window_seat":true`, `"other":"quiet_cabin: true"`)
 }
 
-// A withdrawn key is accepted, however many keys the template has, and if a later version of it
-// has the key's name for something else, it spoils no other key.
+// A withdrawn key is accepted, however many keys the template has. If a later version uses the
+// key's name for something else, other keys are not affected.
 func TestWithdrawnKeysSpoilNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

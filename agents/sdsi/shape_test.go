@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// An object goes into the form of a template if it is about what the template is about.
+// An object is converted to a payload if it has enough keys of the template.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -17,10 +17,10 @@ func TestShape(t *testing.T) {
 	for made, want := range map[string]string{
 		`{"stop_from":"Museum"}`:                 `{"schema_id":"tram_v1","payload":{"stop_from":"Museum"},"schema_updates":false}`,
 		`{"stop_from":"Museum","mood":"good"}`:   `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","mood":"good"},"schema_updates":false}`,
-		`{"zone_count":2}`:                       "", // what is required is missing
+		`{"zone_count":2}`:                       "", // a required key is missing
 		`{"stop_from":7}`:                        "",
 		`{"text":"from the museum"}`:             "",
-		`{"stop_from":"M","a":1,"b":2,"c":3}`:    "", // it is about something else
+		`{"stop_from":"M","a":1,"b":2,"c":3}`:    "", // too few members are keys
 		`{"other":"from the museum"}`:            "",
 		`{}`:                                     "",
 		`"stop_from"`:                            "",

@@ -88,7 +88,7 @@ func TestCachedKeepsResultsForAWhile(t *testing.T) {
 	})
 }
 
-// Numbers that a float cannot tell apart are different arguments.
+// Numbers that a float cannot distinguish are different arguments.
 func TestCachedTellsLargeNumbersApart(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -103,7 +103,7 @@ func TestCachedTellsLargeNumbersApart(t *testing.T) {
 	}
 }
 
-// A result that is refused is not given to the next caller.
+// A refused result is not cached.
 func TestRefusedResultsAreNotKept(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// A Go function becomes a tool, and a guard holds its callers to the schema.
+// A Go function becomes a tool, and a guard validates its arguments against the schema.
 func Example() {
 	add := tool.Func(tool.Definition{
 		Name:        "add",

@@ -64,7 +64,7 @@ func TestFuncDecodesStrictly(t *testing.T) {
 	}
 }
 
-// A schema that bounds "path" says nothing of "PATH", which encoding/json takes for it.
+// A schema that bounds "path" does not restrict "PATH", which encoding/json accepts for it.
 func TestFuncComparesNamesExactly(t *testing.T) {
 	t.Parallel()
 	type file struct {
@@ -222,7 +222,7 @@ func TestGuardChecksResults(t *testing.T) {
 	}
 }
 
-// Providers refuse a conversation whose bytes are no UTF-8, and with it the whole run.
+// Providers refuse a conversation with invalid UTF-8, which would end the whole run.
 func TestGuardWritesResultsInUTF8(t *testing.T) {
 	t.Parallel()
 	g := guard(t, tool.Raw(tool.Definition{Name: "f", Output: json.RawMessage(`{"type":"object"}`)}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
@@ -254,7 +254,7 @@ func TestGuardHoldsADocumentsSchemaAndTheToolsOwn(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
-	// The results, too, must fit both.
+	// Results must fit both schemas, too.
 	fake.Def.Output = json.RawMessage(`{"required":["own"]}`)
 	g = guard(t, fake, tool.Options{Definition: tool.Definition{Name: "doc", Output: json.RawMessage(`{"required":["doc"]}`)}})
 	for result, ok := range map[string]bool{`{"own":1}`: false, `{"doc":1}`: false, `{"own":1,"doc":1}`: true} { // a Fake returns its arguments
@@ -287,8 +287,8 @@ func TestGuardRefusesSchemasThatReachOut(t *testing.T) {
 	}
 }
 
-// Finding 21 of the security review: a Guard without a Compiler of its own panicked
-// on the first schema, and validated by the second without end.
+// Finding 21 of the security review: a Guard with the default Compiler panicked on the first
+// schema, and validated without end by the second.
 func TestGuardsOwnCompilerIsBounded(t *testing.T) {
 	t.Parallel()
 	fake := &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(`{"regexProperties":1}`)}}
@@ -354,8 +354,8 @@ func TestGuardLeavesATypedErrorAsItIs(t *testing.T) {
 	}
 }
 
-// The text of an error is for a model, and takes a part of its context: the guard bounds
-// it like a result, the text of any tool.
+// The text of an error takes up a part of the model's context, so the guard bounds it like a
+// result, for every tool.
 func TestGuardBoundsTheTextOfAnError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("why")
@@ -428,7 +428,7 @@ func TestAToolThatOverrunsKeepsItsArguments(t *testing.T) {
 	}
 }
 
-// aware counts calls, whatever has become of their context.
+// aware counts calls, whatever the state of their context.
 type aware struct {
 	tool.Tool
 	calls int

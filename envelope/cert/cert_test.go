@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/cert"
 )
 
-// serve starts a server with a certificate of its own, which a client that it returns trusts
-// if asked to.
+// serve starts a server with a certificate of its own, and returns a client, which trusts the
+// certificate if trusted is set.
 func serve(t *testing.T, host string, from, until time.Duration, trusted bool, usage ...x509.ExtKeyUsage) (url string, client *http.Client) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,8 +86,8 @@ func TestFaultsOfServersCertificates(t *testing.T) {
 	}
 }
 
-// A user is told the end of the certificate's time that matters, in UTC, and the setting that
-// names authorities.
+// The hint has the relevant end of the certificate's validity, in UTC, and the setting that names
+// authorities.
 func TestFaultsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	east := time.FixedZone("", 2*60*60)

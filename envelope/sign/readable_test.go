@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A fault costs its own key only, whichever of its two files has it.
+// A fault in either of its two files affects only that key.
 func TestAFaultCostsItsOwnKeyOnly(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"b.json", "b.nk"} {
@@ -41,8 +41,7 @@ func TestAFaultCostsItsOwnKeyOnly(t *testing.T) {
 	}
 }
 
-// A record that cannot be read may be a revocation: a shared key with its kid does
-// not take its place.
+// An unreadable record may be a revocation, so a shared key with its kid does not replace it.
 func TestASharedKeyDoesNotReplaceOneThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "k", Ed25519, 1, "agent.a")

@@ -92,7 +92,7 @@ func TestAKeyWhoseSharedRecordIsUnreadableIsRefused(t *testing.T) {
 	if got := verify(); got != "" {
 		t.Errorf("once the shared record can be read: %q", got)
 	}
-	// A ring keeps a key that it has read, also when it is told to refuse it.
+	// Refuse has no effect on a key that the ring has read.
 	ring.Refuse(k.KID)
 	if got := verify(); got != "" {
 		t.Errorf("the shared record was read before: %q", got)

@@ -54,7 +54,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Another key under the same kid takes the place of the one before at once, whichever way it comes.
+// Another key with the same kid replaces the previous one at once, whichever method adds it.
 func TestAReplacedKeyVerifiesNothing(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []Alg{Ed25519, HS256} {

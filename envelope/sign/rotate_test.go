@@ -2,8 +2,8 @@ package sign
 
 import "testing"
 
-// Those who hold a signer sign with its next key, without knowing; the signer that it
-// came from signs as before.
+// All users of a signer sign with its next key after a rotation; the signer from which it was
+// cloned signs as before.
 func TestASignerRotates(t *testing.T) {
 	t.Parallel()
 	first, firstKey := newTestKey(t, "first", Ed25519, 1, ">")

@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// Every tool of the document is one of the server's, which says that it may be
-// repeated, and its result is what the program prints for one call.
+// The server has every tool of the document and declares it safe to repeat; its result is the same
+// that the program prints for one call.
 func TestServerHasTheToolsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	root := writeSample(t)

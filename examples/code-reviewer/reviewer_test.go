@@ -61,8 +61,8 @@ func places(findings []review.Finding) []string {
 	return out
 }
 
-// ask runs the agent as a runtime would: the model's script decides, the
-// tools work behind guards with the schemas of the document.
+// ask runs the agent as a runtime would: by the model's script, with the tools behind guards with
+// the document's schemas.
 func ask(t *testing.T, root, path string) (*review.Review, []model.Message) {
 	t.Helper()
 	doc, err := aaif.Parse(document(t), aaif.Options{Kind: aaif.KindAgent})
@@ -170,7 +170,7 @@ func TestAgentHasNothingToSayAboutCleanCode(t *testing.T) {
 	}
 }
 
-// The tools' own code, and that of the ports, is clean in their eyes.
+// The tools report nothing about their own code and that of the ports.
 func TestToolsHaveNothingToSayAboutTheirOwnCode(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -184,7 +184,7 @@ func TestToolsHaveNothingToSayAboutTheirOwnCode(t *testing.T) {
 		got, _ := ask(t, root, path)
 		for _, f := range got.Findings {
 			if strings.HasSuffix(f.File, "_test.go") && (f.Rule == "ignored-error" || strings.HasPrefix(f.Message, "this looks like")) {
-				continue // tests may: their secrets are made up, their failures show
+				continue // tests may contain such findings: their secrets are invented
 			}
 			t.Errorf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, f.Rule, f.Message)
 		}
@@ -281,7 +281,7 @@ func TestPathsAreConfined(t *testing.T) {
 			}
 		}
 	}
-	// Links on the way are not followed; a path may go through one that stays within.
+	// Links that are found are not followed; a path may contain a link that stays within the root.
 	r, err := call(t, root, "find_secrets", ".")
 	if err != nil || r.Files != 2 || len(r.Findings) != 0 {
 		t.Errorf("report %+v, error %v, want two files", r, err)

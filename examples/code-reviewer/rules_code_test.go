@@ -1,7 +1,7 @@
 package main
 
-// Each rule has code that breaks it, at the lines marked "// want RULE", and
-// code that looks alike and does not.
+// Each rule has code that violates it, at the lines marked "// want RULE", and similar code that
+// does not.
 var ruleTests = map[string]string{
 	"ignored-error": `
 import ("bytes"; "encoding/json"; "fmt"; "os"; "strings"; "example.com/unknown")

@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Other rules may have their say about the same lines.
+			// Other rules may report the same lines.
 			var got []string
 			for _, f := range r.Findings {
 				if strings.HasPrefix(f.Rule, name) {

@@ -114,8 +114,7 @@ func TestTheAgentSurvivesItsWorker(t *testing.T) {
 	}
 }
 
-// agent is the example, its tools in a folder of the test and as fast as they
-// can be.
+// agent is the example, with its tools in a folder of the test and without delays.
 func agent(t *testing.T, dir string) *agents.Agent {
 	t.Helper()
 	script, err := filepath.Abs("step.sh")

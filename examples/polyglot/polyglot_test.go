@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// The agents answer what is no envelope with an error, and go on.
+// The agents answer a malformed message with an error, and continue.
 func TestMalformedMessagesEndNoAgent(t *testing.T) {
 	t.Parallel()
 	for entity, command := range map[string][]string{

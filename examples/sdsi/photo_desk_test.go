@@ -23,8 +23,8 @@ import (
 
 const photos = "agent.photo_desk"
 
-// The desk in Python, which has no library of ours, does what this mesh's client expects,
-// and survives input that it should not get.
+// The desk in Python, which uses no library of ours, does what this mesh's client expects, and
+// survives invalid input.
 func TestThePhotoDesk(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -137,7 +137,7 @@ func TestThePhotoDesk(t *testing.T) {
 			t.Errorf("%.60s: %.200s, %v", text, msg.Data, err)
 		}
 	}
-	// A reply subject that is no inbox gets no answer.
+	// A reply subject that is not an inbox gets no answer.
 	secret, err := conn.SubscribeSync("bus.secret.place")
 	if err != nil {
 		t.Fatal(err)

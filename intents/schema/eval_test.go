@@ -13,9 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The library that compiles our schemas can validate, too. It is the oracle here, for
-// random schemas and documents that are made of the same few names and values, so that
-// they often meet.
+// The library that compiles our schemas can validate, too. It is the oracle here, for random
+// schemas and documents with the same few names and values, so that they often match.
 
 var (
 	someNames  = rapid.SampledFrom([]string{"a", "b", "c", "ab", "x/y", "~", "é", ""})
@@ -199,8 +198,8 @@ func TestUnevaluatedSeesAcceptingSubschemas(t *testing.T) {
 	}
 }
 
-// Examine tells each problem with a whole pointer and the place of its keyword, also
-// behind a $ref; formats do not count, nor do the limits of numbers.
+// Examine reports each problem with a whole pointer and the place of its keyword, also behind a
+// $ref. It ignores formats and the limits of numbers.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"properties":{"a/b":{"$ref":"#/$defs/x%20y~1z"},"when":{"format":"date"},"n":{"type":"integer"}},
@@ -224,8 +223,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// The pointers of a document with long names are part of the work: what was found within
-// it is told.
+// Long pointers count as work; the problems found within the limit are reported.
 func TestExamineBoundsItsPointers(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"additionalProperties":{"items":{"type":"string"}}}`)

@@ -212,8 +212,8 @@ func TestSchemasAtTheBoundsCompile(t *testing.T) {
 	invalid(t, s, "1")
 }
 
-// A schema of a few lines that asks for 2^60 checks of one value, and one whose work
-// doubles with each level of the document. The library's own validator would need years.
+// A schema of a few lines that requires 2^60 checks of one value, and one whose work doubles with
+// each level of the document. The library's own validator would need years.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -301,7 +301,7 @@ func TestNumbersAreExact(t *testing.T) {
 	invalid(t, big, "12345678901234567890124")
 }
 
-// The secrets of a payload do not appear in the message about it.
+// Values of a payload do not appear in messages about it.
 func TestMessagesEchoNoValues(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"type":"object","properties":{
@@ -341,7 +341,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// No keyword goes on when the work is over: the last step alone may exceed the limit.
+// Every keyword stops at the work limit: only the last step may exceed it.
 func TestWorkEndsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	const members = 1_000

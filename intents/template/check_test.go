@@ -127,7 +127,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// What a client sends bounds neither the error nor "other".
+// The error and "other" are bounded, whatever a client sends.
 func TestCheckIsBounded(t *testing.T) {
 	t.Parallel()
 	s := &template.Template{SchemaID: "wide_v1", Scenario: "wide"}
@@ -163,7 +163,7 @@ func TestCheckIsBounded(t *testing.T) {
 	}
 }
 
-// SDSI 4.3: however much there is in "other", it is no reason to refuse a payload.
+// SDSI 4.3: a payload is never refused for the content of "other".
 func TestOtherIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]any{

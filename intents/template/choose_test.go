@@ -35,8 +35,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A list of services is not checked as a template is: characters that readers do not see reach no
-// model.
+// A list of scenarios is not validated like a template, so invisible characters must be removed
+// before the model gets it.
 func TestChooseHidesNothing(t *testing.T) {
 	t.Parallel()
 	offers := []template.Listed{{Scenario: "tram\u202e", Description: "Tickets.\U000E0041 \x1b[2J"}, {Scenario: "lost_property"}}

@@ -21,8 +21,8 @@ func key(rest string) string {
 	return `{"key_name":"a","semantic_description":"A.","required":false,` + rest + `}`
 }
 
-// What clients of the old version may send is refused by the new one: breaking, and nothing
-// else is.
+// A change is breaking if the new version refuses payloads of clients of the old one, and only
+// then.
 func TestCompareKnowsWhatBreaks(t *testing.T) {
 	t.Parallel()
 	of := func(kind, values string) string { return key(`"key_type":"` + kind + `","value_schema":` + values) }
@@ -73,7 +73,7 @@ func TestCompareKnowsWhatBreaks(t *testing.T) {
 	}
 }
 
-// What differs in a key stands in one order, however often it is compared.
+// The differences of a key always have the same order.
 func TestCompareHasOneOrder(t *testing.T) {
 	t.Parallel()
 	old, now := versions(t, key(`"key_type":"string","experimental":true`), key(`"key_type":"string","deprecated":true`))
@@ -110,7 +110,7 @@ func TestCompareShowsTheTemplateItself(t *testing.T) {
 	}
 }
 
-// A part of a response schema is not compared by itself if it means something else there.
+// A part of a response schema is not compared by itself if it has another meaning in its context.
 func TestCompareKnowsReferences(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -135,7 +135,7 @@ func TestCompareKnowsReferences(t *testing.T) {
 	}
 }
 
-// Where Compare says that nothing breaks, no value that fitted is refused.
+// If Compare reports no breaking change, no valid value becomes invalid.
 func FuzzCompare(f *testing.F) {
 	f.Add(`{"minimum":1,"maximum":9}`, `{"minimum":0}`, `5`)
 	f.Add(`{"type":"array","items":{"type":"string"},"prefixItems":[{"type":"integer"}]}`, `{"type":"array","items":{"type":"string"}}`, `[1,"x"]`)

@@ -17,8 +17,8 @@ func mapped(m *template.Mapping) (out []string) {
 	return out
 }
 
-// A value counts only if the request has its fragment, word for word and in a row; and what
-// is in Other are words of the request, not of the model.
+// A value counts only if the request contains its fragment word for word in sequence; Other has
+// words of the request, not of the model.
 func TestFillTakesFragmentsOfTheRequestAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ keys, others, want, other string }{
@@ -40,7 +40,7 @@ func TestFillTakesFragmentsOfTheRequestAlone(t *testing.T) {
 	}
 }
 
-// A word that carries nothing in one language may be the wish in another.
+// A function word of one language may have a meaning in another.
 func TestFunctionWordsAreOfOneLanguage(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{
@@ -61,7 +61,7 @@ func TestFunctionWordsAreOfOneLanguage(t *testing.T) {
 	}
 }
 
-// What is in Other arrives: the agent cuts texts that are too long, so none is sent.
+// Texts in Other arrive whole: the agent truncates long texts, so none is sent.
 func TestOtherArrivesWhole(t *testing.T) {
 	t.Parallel()
 	form, err := template.NewForm(parse(t, tram), template.FormOptions{})
@@ -96,8 +96,8 @@ func TestOtherArrivesWhole(t *testing.T) {
 	}
 }
 
-// A template's texts are a stranger's: bounded, in the user's message, and not in the JSON
-// Schema, which some providers put among their instructions.
+// A template's texts are untrusted: they are bounded, and in the user's message only, not in the
+// JSON Schema, which some providers add to their instructions.
 func TestPromptBoundsAStrangersWords(t *testing.T) {
 	t.Parallel()
 	tpl := parse(t, tram)

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// plays is a model that gives its answers one after the other.
+// plays is a model with a sequence of answers.
 type plays struct {
 	answers []string
 	prompts []template.Prompt
@@ -130,8 +130,8 @@ func TestFillSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Whatever the model answers, every word of the request that says something is in the
-// fragment of a key or in "other".
+// Whatever the model answers, every word of the request with a meaning is in the fragment of a key
+// or in "other".
 func FuzzFill(f *testing.F) {
 	f.Add(wish, good)
 	f.Add("2 zones, zone 2 and a SEAT, a seat", `{"keys":{"zone_count":{"value":2,"fragment":"zone 2","confidence":1}},"other":["seat"]}`)

@@ -19,9 +19,9 @@ func (m *twice) Complete(context.Context, Prompt) (json.RawMessage, error) {
 	return json.RawMessage(said), nil
 }
 
-// SDSI 6.1: whatever a model answers (it drops, doubles or invents fragments), every word of
-// the request is in the fragment of a key or in "other", or carries nothing; no word comes
-// in that the request does not have; and the payload is taken by the agent, whole.
+// SDSI 6.1: whatever a model answers (it may drop, duplicate or invent fragments), every word of
+// the request is in the fragment of a key or in "other", or has no meaning; there are no words that
+// the request does not have; and the agent accepts the whole payload.
 func FuzzFillKeepsEveryWord(f *testing.F) {
 	const answer = `{"keys":{"harbour_to":{"value":"OSL","fragment":"to Oslo","confidence":1}},"other":["two bicycles"]}`
 	f.Add("Please book me a ferry from Kiel to Oslo, an outside cabin, two bicycles, and I'd like a table by the window!", answer, `{}`)
@@ -53,7 +53,8 @@ func FuzzFillKeepsEveryWord(f *testing.F) {
 	})
 }
 
-// A description cannot claim the words of a request, nor can one fragment swallow them all.
+// Words of a request are lost neither because a description contains them nor because one fragment
+// contains all of them.
 func TestNoWordIsLostToADescriptionOrOneFragment(t *testing.T) {
 	t.Parallel()
 	const request = "from Kiel to Oslo with two bicycles and a wooden crib near window seven"
@@ -81,8 +82,7 @@ func TestNoWordIsLostToADescriptionOrOneFragment(t *testing.T) {
 	}
 }
 
-// covers counts the words of a request and of a mapping. It does not look where they are,
-// as Fill does.
+// covers counts the words of a request and of a mapping. Unlike Fill it ignores their positions.
 func covers(t *testing.T, tpl *Template, request string, m *Mapping) {
 	t.Helper()
 	words := wordsIn(request)
@@ -115,7 +115,7 @@ func covers(t *testing.T, tpl *Template, request string, m *Mapping) {
 				beyond++
 			}
 		}
-		for _, w := range wordsIn(p.Fragment) { // a fragment that swallows much keeps nothing but its value
+		for _, w := range wordsIn(p.Fragment) { // of a long fragment only the value's words count
 			if beyond <= 4 || own[w.lower] {
 				kept[w.lower]++
 			}
@@ -144,7 +144,7 @@ func arrives(t *testing.T, form *Form, m *Mapping) {
 	if err != nil {
 		t.Fatalf("the payload %s: %v", m.Payload, err)
 	}
-	// Letter for letter: a word that is longer than a text may be arrives in pieces.
+	// Compare letters, because a word beyond the limit of a text arrives in pieces.
 	letters := func(texts []string) string {
 		var b strings.Builder
 		for _, o := range texts {

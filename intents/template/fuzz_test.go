@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// What Parse accepts is valid, keeps its hash when it is written and read, has a JSON
-// Schema and a form, and can be described in any language.
+// A template that Parse accepts is valid, keeps its hash when it is encoded and parsed, has a JSON
+// Schema and a form, and In works for any language.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(base))
 	f.Add([]byte(`{"schema_id":"a","scenario":"a","keys":[{"key_name":"b","key_type":"object","required":false,"semantic_description":"B.","value_schema":{"type":"object","enum":[{}]},"default_value":{},"semantic_descriptions":{"de":"B."}}]}`))
@@ -44,7 +44,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A patch that is accepted is written and read as the same, and removes or retypes no key.
+// An accepted patch is unchanged after encoding and parsing, and neither removes a key nor changes
+// its type.
 func FuzzParsePatch(f *testing.F) {
 	f.Add([]byte(basePatch))
 	s := stay(f)

@@ -118,7 +118,7 @@ func TestJSONSchemaMeansTheForm(t *testing.T) {
 			return
 		}
 		accepted++
-		for _, k := range s.Keys { // what has been filled is a payload again
+		for _, k := range s.Keys { // the filled values are a valid payload again
 			if k.Property != "" {
 				return
 			}
@@ -214,7 +214,7 @@ func TestFromJSONSchemaRefuses(t *testing.T) {
 	}
 }
 
-// growing defines types each of which has the next one eight times.
+// growing defines types, each of which contains the next one eight times.
 func growing(n int) string {
 	var b strings.Builder
 	for i := range n {

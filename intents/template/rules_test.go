@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// base is a good template; the tests break it in one place.
+// base is a valid template; each test breaks it in one place.
 const base = `{
   "schema_id": "stay_v1",
   "scenario": "hotel stay",
@@ -36,7 +36,7 @@ func problemsOf(t *testing.T, err error) []template.Problem {
 	return refused.Problems
 }
 
-// One bad template for each MUST of sections 4.1 and 4.3, and for each rule of ours.
+// One invalid template for each MUST of sections 4.1 and 4.3, and for each rule of this package.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := template.Parse([]byte(base)); err != nil {
@@ -137,7 +137,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Validate holds a template made in Go to the same rules as Parse.
+// Validate applies the same rules to a template made in Go as Parse.
 func TestValidateIsParse(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]*template.Template{
@@ -209,7 +209,7 @@ func TestParseBoundsHostileTemplates(t *testing.T) {
 	}
 }
 
-// Members of other implementations are no error, and other is added where it is left out.
+// Members of other implementations are accepted, and a missing "other" is added.
 func TestParseCompletes(t *testing.T) {
 	t.Parallel()
 	got, err := template.Parse([]byte(`{"schema_id": "a", "scenario": "a", "hash": "sha256:0", "patches": [], "keys": [

@@ -40,7 +40,7 @@ func TestRecognize(t *testing.T) {
 		`{"method":"get_schema_template"}`:                           `sdsi.schema.get {}`,
 		`{"method":"get_schema_template","params":[]}`:               `sdsi.schema.get []`,
 		`{"schema_id":"a","payload":"x","more":1}`:                   "", `{"schema_id":"a","more":1}`: "",
-		// Meant as an exchange: its check says what is wrong.
+		// Meant as an exchange: ParsePayload reports what is wrong.
 		`{"schema_id":"a"}`:                             `sdsi.exchange {"schema_id":"a"}`,
 		`{"schema_id":1,"payload":{}}`:                  `sdsi.exchange {"schema_id":1,"payload":{}}`,
 		`{"schema_id":"a","payload":"x"}`:               `sdsi.exchange {"schema_id":"a","payload":"x"}`,
@@ -85,8 +85,8 @@ func TestAGetResultThereAndBack(t *testing.T) {
 	}
 }
 
-// A template is put together with its patches one by one if they conflict: there is a bound, as
-// an agent of others may send thousands.
+// If patches conflict, they are applied one by one, so their number is bounded: an untrusted agent
+// could send thousands.
 func TestAGetResultHasNotTooManyPatches(t *testing.T) {
 	t.Parallel()
 	for n, taken := range map[int]bool{template.MaxPatches: true, template.MaxPatches + 1: false} {
@@ -114,7 +114,7 @@ func seat() template.Key {
 	return template.Key{Name: "seat", Type: template.String, Description: "A seat.", Experimental: true}
 }
 
-// FuzzWire reads what other agents send.
+// FuzzWire parses messages of other agents.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte(`{"text":"{\"method\":\"get_schema_template\",\"params\":{}}"}`))
 	f.Add([]byte(`{"schema_id":"a","scenario":"b","hash":"h","not_modified":true}`))

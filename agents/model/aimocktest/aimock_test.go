@@ -11,8 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
-// Each family is where the package's documentation says, and a stage plays its
-// own turns alone.
+// Each family has the path that the package comment names, and a stage plays only its own turns.
 func TestFamiliesAreWhereTheDocsSay(t *testing.T) {
 	t.Parallel()
 	s := aimocktest.Start(t)

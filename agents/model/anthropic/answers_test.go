@@ -132,7 +132,7 @@ func TestThoughtsComeBackAsTheyCame(t *testing.T) {
 		if got := string(body.Messages[1].Content); !modeltest.SameJSON(t, got, "["+blocks+"]") {
 			t.Errorf("the turn went back as\n%s, want\n[%s]", got, blocks)
 		}
-		// The double holds signatures to account.
+		// The double verifies signatures.
 		var real wireRequest
 		if err := json.Unmarshal([]byte(server.bodies[1]), &real); err != nil || real.check() != nil {
 			t.Errorf("the API would refuse it: %v, %v", err, real.check())
@@ -229,7 +229,7 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 	}
 }
 
-// An endpoint that is compatible only may number the calls of each turn anew.
+// A compatible endpoint may number the calls of each turn anew.
 func TestCallIDsAreNewToTheConversation(t *testing.T) {
 	t.Parallel()
 	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}

@@ -24,7 +24,7 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-// canned serves answers, the last one for ever, and keeps what was asked.
+// canned serves answers, repeats the last one, and records the requests.
 type canned struct {
 	answers []answer
 	mu      sync.Mutex
@@ -223,7 +223,7 @@ func TestExtendedWins(t *testing.T) {
 	}
 }
 
-// refusal is what the API says of a request that it does not take.
+// refusal returns the API's answer to a refused request.
 func refusal(message string) answer {
 	body, _ := json.Marshal(errorBody("invalid_request_error", message))
 	return answer{status: 400, body: string(body)}
@@ -239,7 +239,7 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 		format  model.Format
 		says    []string
 		tries   int
-		last    string // is in the last body
+		last    string // must be in the last body
 		without string // is not
 		dropped []string
 		fails   bool
@@ -308,7 +308,7 @@ func TestRefusalsAreKeptInMind(t *testing.T) {
 	if len(server.bodies) != 5 || server.bodies[3] != server.bodies[4] || !strings.Contains(server.bodies[4], `"max_tokens":4096`) {
 		t.Errorf("%d requests: %q", len(server.bodies), server.bodies)
 	}
-	alone, other := req, req // what was not refused, and another model, are asked for
+	alone, other := req, req // parameters that were not refused are still sent, and all of them to another model
 	alone.Params.Temperature = nil
 	alone.Format.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
 	other.Model = "n"
@@ -326,7 +326,7 @@ func TestFormatsWithoutASchemaAreAskedForInWords(t *testing.T) {
 	t.Parallel()
 	for _, format := range []model.Format{
 		{Type: model.FormatJSON},
-		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":["object","null"]}`)}, // beyond the subset's words
+		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":["object","null"]}`)}, // not in the subset
 		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"minProperties":1}`)},        // nothing is left of it
 	} {
 		c := always(fine)

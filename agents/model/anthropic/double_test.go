@@ -255,7 +255,7 @@ func play(w http.ResponseWriter, r *http.Request, req wireRequest, turn modeltes
 		<-r.Context().Done()
 		return
 	}
-	// Arguments come in pieces that are cut without regard for JSON.
+	// Arguments come in pieces that are cut at any byte.
 	const pieces = 5
 	for _, c := range turn.Calls {
 		var parts []map[string]any

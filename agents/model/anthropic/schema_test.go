@@ -26,7 +26,8 @@ func TestSchemasAreBroughtIntoTheSubset(t *testing.T) {
 		`{"allOf":[{"type":"string"},{"minLength":1}]}`:                                                                           `{"allOf":[{"type":"string"},true]}`,
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/a","title":"x"}},"$defs":{"a":{"type":"string","not":{"const":1}}}}`: `{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"string","description":"{not: {\"const\":1}}"}},"additionalProperties":false}`,
 		`{"enum":[1,"a"],"x-order":3,"readOnly":false,"title":"","required":[],"default":null}`:                                   `{"enum":[1,"a"]}`,
-		// Nothing is left to enforce, or several types, which the subset has not.
+		// Nothing is left to enforce, or there are several types, which the subset does not
+		// support.
 		`{"const":1}`:                 ``,
 		`{}`:                          ``,
 		`{"minProperties":1}`:         ``,

@@ -36,7 +36,7 @@ func stream(events ...event) *canned {
 	}}}
 }
 
-// failing is a stream that ends with an error that is no exception of the service's.
+// failing is a stream that ends with an error that is not an exception of the service.
 func failing(code, message string) *canned {
 	return &canned{answers: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 		newEvents(w).enc.Encode(w, eventstream.Message{Headers: eventstream.Headers{
@@ -132,7 +132,7 @@ func TestWholeAnswers(t *testing.T) {
 	if args := string(got.Message.ToolCalls[1].Arguments); args != "{}" {
 		t.Errorf("arguments %s of a call without any", args)
 	}
-	// Every digit stays; the order of names is not the SDK's concern.
+	// Every digit stays; the order of names does not matter.
 	if args := string(got.Message.ToolCalls[0].Arguments); !modeltest.SameJSON(t, args, `{"n":9007199254740993,"f":1.50,"list":[],"null":null}`) {
 		t.Errorf("arguments %s", args)
 	}
@@ -300,7 +300,7 @@ func TestStatuses(t *testing.T) {
 			}
 		}
 	}
-	// A gateway in front of the service speaks its own language.
+	// A gateway in front of the service has errors of its own form.
 	for status, kind := range map[int]model.Kind{401: model.ErrAuth, 404: model.ErrBadRequest, 413: model.ErrContextTooLong, 429: model.ErrRateLimited, 502: model.ErrUnavailable} {
 		m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)

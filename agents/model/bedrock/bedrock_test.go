@@ -22,7 +22,7 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-// canned serves answers, the last one for ever, and keeps what was asked.
+// canned serves answers, repeats the last one, and records the requests.
 type canned struct {
 	answers []http.HandlerFunc
 	mu      sync.Mutex
@@ -201,7 +201,7 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 		format  model.Format
 		says    []string
 		tries   int
-		last    string // is in the last body
+		last    string // must be in the last body
 		without string // is not
 		dropped []string
 		fails   bool
@@ -276,7 +276,7 @@ func TestRefusalsAreKeptInMind(t *testing.T) {
 	if len(server.bodies) != 4 || server.bodies[2] != server.bodies[3] {
 		t.Errorf("%d requests: %q", len(server.bodies), server.bodies)
 	}
-	alone, other := req, req // what was not refused, and another model, are asked for
+	alone, other := req, req // parameters that were not refused are still sent, and all of them to another model
 	alone.Params.Temperature = nil
 	alone.Format.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
 	other.Model = "n"
@@ -290,7 +290,7 @@ func TestRefusalsAreKeptInMind(t *testing.T) {
 	}
 }
 
-// What the schema is narrowed to, and where words have to do.
+// The subset of a schema, and the schemas that go into the prompt instead.
 func TestSchemasAreNarrowed(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -62,7 +62,7 @@ func TestAPIKeysStayOffPlainHTTP(t *testing.T) {
 	}
 }
 
-// local answers whatever host is asked.
+// local serves the requests to all hosts.
 func local(h http.Handler) func(*bedrock.Config) {
 	return func(cfg *bedrock.Config) {
 		cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -97,7 +97,7 @@ func TestKeyIsResolvedAtEachCall(t *testing.T) {
 	}
 }
 
-// alone hides whatever configuration the machine has.
+// alone hides the machine's own AWS configuration.
 func alone(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK", "AWS_ENDPOINT_URL",
 		"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",

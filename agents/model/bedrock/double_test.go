@@ -284,7 +284,7 @@ func play(w http.ResponseWriter, r *http.Request, stream bool, turn modeltest.Tu
 		e.send("contentBlockStop", map[string]any{"contentBlockIndex": index})
 		index++
 	}
-	// Arguments come in pieces that are cut without regard for JSON.
+	// Arguments come in pieces that are cut at any byte.
 	const pieces = 5
 	for _, c := range turn.Calls {
 		e.send("contentBlockStart", map[string]any{"contentBlockIndex": index, "start": map[string]any{"toolUse": map[string]any{"toolUseId": "tooluse_" + c.ID, "name": c.Name}}})

@@ -32,7 +32,7 @@ func TestScriptConforms(t *testing.T) {
 	})
 }
 
-// scripted asks the script, whatever it is asked for.
+// scripted always requests the model script.
 type scripted struct {
 	m        *builtin.Model
 	extended json.RawMessage
@@ -56,7 +56,7 @@ func (s scripted) Continue(ctx context.Context, req *model.Request, told string,
 	return s.m.Continue(ctx, s.request(req), told, onDelta)
 }
 
-// written is a turn of the suite as a turn of the script.
+// written converts a turn of the suite to a turn of the script.
 func written(t modeltest.Turn) map[string]any {
 	out := map[string]any{}
 	if t.Text != "" || len(t.Calls) == 0 && t.Fail == nil {
@@ -123,7 +123,7 @@ func TestEchoAnswersWithTheLastUserMessage(t *testing.T) {
 	}
 }
 
-// conversation is one in which two tools have answered.
+// conversation returns a conversation in which two tools have answered.
 func conversation() []model.Message {
 	call := func(id, name string) model.ToolCall {
 		return model.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(`{}`)}

@@ -80,7 +80,7 @@ func TestTheFillerTakesLettersOfAnyLength(t *testing.T) {
 	}
 }
 
-// filler is the model as package intents/template has it.
+// filler adapts the model to package intents/template.
 type filler struct{}
 
 func (filler) Complete(ctx context.Context, p template.Prompt) (json.RawMessage, error) {
@@ -94,7 +94,7 @@ func (filler) Complete(ctx context.Context, p template.Prompt) (json.RawMessage,
 	return json.RawMessage(res.Message.Content), nil
 }
 
-// The prompt of package intents/template has the descriptions in its text alone.
+// The prompt of package intents/template has the descriptions only in its text.
 func TestTheFillerReadsThePromptOfATemplate(t *testing.T) {
 	t.Parallel()
 	tpl, err := template.Parse([]byte(`{"schema_id":"ride_v1","scenario":"ride","keys":[

@@ -128,7 +128,7 @@ func TestATryThatTakesTooLongIsTheLast(t *testing.T) {
 		if _, err := c.Post(ctx, "http://h/", nil, nil); err != context.Canceled || tries != 2 {
 			t.Errorf("error %v after %d tries", err, tries)
 		}
-		// The wait between two tries ends with the context, too.
+		// The delay before a retry ends with the context, too.
 		ctx, cancel = context.WithCancel(t.Context())
 		c.HTTP = &http.Client{Transport: trip(func(*http.Request) (*http.Response, error) {
 			time.AfterFunc(time.Millisecond, cancel)
@@ -140,7 +140,7 @@ func TestATryThatTakesTooLongIsTheLast(t *testing.T) {
 	})
 }
 
-// hanging is a body that has nothing until its request ends.
+// hanging is a body whose reads block until its request ends.
 type hanging struct{ ctx context.Context }
 
 func (h hanging) Read([]byte) (int, error) {
@@ -231,8 +231,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A server whose certificate is not trusted is not tried again: the error says what is wrong,
-// and what to do.
+// A request to a server whose certificate is not trusted is not retried: the error says what is
+// wrong, and what to do.
 func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -87,8 +87,8 @@ func TestEventsTellWhyTheyEnd(t *testing.T) {
 	}
 }
 
-// The decoder agrees with the plain reading of the specification, however the
-// stream is cut.
+// The decoder agrees with a literal implementation of the specification, for any division of the
+// stream.
 func FuzzEvents(f *testing.F) {
 	for _, s := range []string{"data: a\n\n", "data: a\r\ndata: b\r\r\n: c\n\n", "\ufeffdata\ndata:\n\n\ndata: cut", "event: x\n\ndata:  y\r\n\r\n"} {
 		f.Add(s, uint8(1))

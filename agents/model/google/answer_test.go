@@ -59,13 +59,13 @@ func TestFinishReasonsAndParts(t *testing.T) {
 	}
 }
 
-// Answers that servers word in other ways than most, and what must not be read.
+// Unusual forms of answers, and forms that must be refused.
 func TestFormsOfAnswers(t *testing.T) {
 	t.Parallel()
 	event := parts("STOP", `{"text":"ok"}`)
 	for name, c := range map[string]struct {
 		answer string
-		tokens int64 // -1 stands for a failure
+		tokens int64 // -1 means a failure
 	}{
 		"comments and types":           {": ping\n\nevent: message\nid: 1\ndata: " + event + "\n\n: bye\n\n", 0},
 		"no empty line at the end":     {"data: " + event, 0},

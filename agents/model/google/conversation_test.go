@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
-// What the model signed goes back as it was, each part with its signature, and
-// to the model that signed it alone.
+// Signed parts are sent back unchanged, each with its signature, and only to the model that signed
+// them.
 func TestSignaturesGoBack(t *testing.T) {
 	t.Parallel()
 	signed := parts("STOP", `{"text":"I look.","thoughtSignature":"dGV4dA=="},{"functionCall":{"id":"given-1","name":"one","args":{"n":1.0}},"thoughtSignature":"Zmlyc3Q="},{"functionCall":{"name":"two","args":{}}}`)
@@ -40,7 +40,7 @@ func TestSignaturesGoBack(t *testing.T) {
 		t.Errorf("error %v\n got %s\nwant %s", err, c.bodies[1], want)
 	}
 
-	// Another model of the same making gets the word that stands for a signature.
+	// Another Gemini model gets the placeholder instead of a signature.
 	req.Model = "gemini-4-flash"
 	foreign := strings.NewReplacer(`,"thoughtSignature":"dGV4dA=="`, "", "Zmlyc3Q=", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", `"id":"given-1",`, "").Replace(want)
 	if _, err := m.Generate(t.Context(), req, nil); err != nil || !modeltest.SameJSON(t, c.bodies[2], foreign) {
@@ -82,7 +82,7 @@ func TestGeneratedIDsAreNewToTheConversation(t *testing.T) {
 	}
 }
 
-// The words are the API's.
+// The error texts are those of the API.
 func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 	t.Parallel()
 	one := 1.0
@@ -131,14 +131,14 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 	if _, err := m.Generate(t.Context(), req, nil); err != nil || len(c.bodies) != 3 || strings.Contains(c.bodies[2], "Zmlyc3Q=") {
 		t.Errorf("error %v after %q", err, c.bodies)
 	}
-	// What is the author's own is his to mend.
+	// A parameter that the author has set is not left out.
 	c = &canned{status: 400, answers: []string{refuse("Penalty is not enabled")}}
 	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || len(c.bodies) != 1 {
 		t.Errorf("error %v after %d requests", err, len(c.bodies))
 	}
 }
 
-// What a redirect says besides is no part of the answer.
+// The body of a redirect is not part of the answer.
 func TestRedirectAtTheOriginIsFollowed(t *testing.T) {
 	t.Parallel()
 	api := &canned{answers: []string{parts("STOP", `{"functionCall":{"name":"x","args":{"n":9007199254740993}}}`)}}

@@ -49,7 +49,7 @@ func TestAgainstAimock(t *testing.T) {
 	}
 }
 
-// canned serves answers, the last one again and again, and keeps what was asked.
+// canned serves answers, repeats the last one, and records the requests.
 type canned struct {
 	status  int
 	header  map[string]string
@@ -137,7 +137,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if err != nil || !slices.Equal(res.Dropped, []string{"seed"}) || strings.Contains(c.bodies[0], "seed") || res.Provider != "vertex_ai" {
 		t.Errorf("response %+v, error %v, body %s", res, err, c.bodies[0])
 	}
-	// A conversation of rules alone has to have something to answer.
+	// A conversation with only system messages gets a user message.
 	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), &model.Request{Model: "m", Messages: []model.Message{model.System("say hi")}}, nil); err != nil || c.bodies[1] != `{"contents":[{"role":"user","parts":[{"text":"say hi"}]}]}` {
 		t.Errorf("body %s, error %v", c.bodies[1], err)
 	}
@@ -215,7 +215,7 @@ func TestNewReportsAllProblems(t *testing.T) {
 	}
 }
 
-// The server is told how long its answer is waited for.
+// X-Server-Timeout has the time for which the client waits.
 func TestServerTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,7 @@ func double(t *testing.T, turns ...modeltest.Turn) *httptest.Server {
 	return doubleOf(t, false, turns...)
 }
 
-// doubleOf is a double that tells of a stream's usage unasked, as some do.
+// doubleOf is a double that can report a stream's usage without being asked, as some servers do.
 func doubleOf(t *testing.T, unasked bool, turns ...modeltest.Turn) *httptest.Server {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -69,8 +69,8 @@ func TestStructuredOutputOfEachProvider(t *testing.T) {
 	}
 }
 
-// Where a model does not know schemas, JSON mode is what is left, and where it
-// does not know that, the prompt is.
+// If a model refuses schemas, JSON mode is used; if it refuses that, too, only the prompt asks for
+// JSON.
 func TestStructuredOutputThatIsRefused(t *testing.T) {
 	t.Parallel()
 	answer := `{"error":{"message":"This model does not support response format json_schema.","type":"invalid_request_error"}}`

@@ -26,7 +26,7 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-// canned serves one answer and keeps what was asked.
+// canned serves one answer and records the requests.
 type canned struct {
 	status  int
 	header  map[string]string

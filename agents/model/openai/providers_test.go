@@ -36,8 +36,8 @@ func everything() *model.Request {
 	}
 }
 
-// Each provider gets the standard parameters under its own names and within
-// its ranges; what it lacks is left out, and told.
+// Each provider gets the standard parameters under its own names and within its ranges; parameters
+// that it lacks are left out and listed in Dropped.
 func TestStandardParametersOfEachProvider(t *testing.T) {
 	t.Parallel()
 	const plain = `"temperature":1.75,"top_p":0.25,"frequency_penalty":-1.5,"presence_penalty":0.5,"stop":["END"],"seed":7`
@@ -84,7 +84,7 @@ func TestStandardParametersOfEachProvider(t *testing.T) {
 	}
 }
 
-// An extended parameter wins over a standard one, and then nothing was dropped.
+// An extended parameter replaces a standard one, which is then not listed in Dropped.
 func TestExtendedWinsOverWhatAProviderLacks(t *testing.T) {
 	t.Parallel()
 	for provider, c := range map[string]struct{ extended, gone string }{
@@ -225,7 +225,7 @@ func TestEndpointsOfProviders(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", provider, err, want)
 		}
 	}
-	// A base URL without a provider is whose host it has.
+	// Without a provider, the host of the base URL determines it.
 	m, err := openai.New(openai.Config{BaseURL: "https://api.mistral.ai/v1", HTTPClient: &http.Client{Transport: modeltest.Body{Media: "application/json", Text: fine}}})
 	if err != nil {
 		t.Fatal(err)
@@ -257,8 +257,8 @@ func TestMistralGetsCallIDsOfItsForm(t *testing.T) {
 	}
 }
 
-// Some servers number the calls of each turn anew, and some send no ids. Anthropic's API, which may
-// be asked next, refuses a conversation that has an id twice.
+// Some servers number the calls of each turn anew, and some send no ids. Anthropic's API, to which
+// the conversation may go next, refuses a conversation with duplicate ids.
 func TestCallIDsAreNewToTheConversation(t *testing.T) {
 	t.Parallel()
 	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// picky refuses members of a request's body, each in words of its own, and
-// answers what is left.
+// picky refuses members of a request's body, each with its own text, and answers a request without
+// them.
 type picky struct {
 	refuse map[string]string // member → answer's body
 	status int
@@ -50,7 +50,7 @@ func (p *picky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, fine)
 }
 
-// The words are those that OpenAI, Mistral, xAI and servers in Python have.
+// The texts are those of OpenAI, Mistral, xAI and servers in Python.
 func TestRefusedParametersAreLeftOutAndLearned(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -138,7 +138,7 @@ func TestRefusalsAreBoundedAndSafeTogether(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			res, err := m.Generate(t.Context(), everything(), nil)
-			if err != nil || len(res.Dropped) > 0 { // all of them find the other name, none drops it
+			if err != nil || len(res.Dropped) > 0 { // all of them use the other name, none drops the parameter
 				t.Errorf("dropped %v, error %v", res, err)
 			}
 		})
@@ -161,7 +161,7 @@ func (s *refusesFormat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, fine)
 }
 
-// A model that this account may not stream is asked for the whole answer.
+// If the account may not stream a model, the whole answer is requested.
 func TestStreamingThatIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := &picky{status: 400, refuse: map[string]string{

@@ -14,8 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/openai"
 )
 
-// What a model thought before it called tools goes back to its provider, and to
-// no other.
+// A model's thoughts before its tool calls are sent back to its provider, and to no other.
 func TestThoughtsGoBackToTheirProvider(t *testing.T) {
 	t.Parallel()
 	const js = "application/json"

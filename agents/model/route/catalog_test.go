@@ -143,7 +143,7 @@ func TestCost(t *testing.T) {
 		"0.0045":    {InputTokens: 1000, OutputTokens: 100},
 		"0.00315":   {InputTokens: 1000, OutputTokens: 100, CachedInputTokens: 500},
 		"0.0046875": {InputTokens: 1000, OutputTokens: 200, CachedInputTokens: 500, CacheWriteTokens: 50},
-		"0.0003":    {InputTokens: 1000, CachedInputTokens: 5000}, // more than there was is no discount
+		"0.0003":    {InputTokens: 1000, CachedInputTokens: 5000}, // a count above the total gives no discount
 		"0.6":       {InputTokens: 200_000},
 		"1.200006":  {InputTokens: 200_001},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
-// still is a Health in which time stands still.
+// still returns a Health whose clock stands still.
 func still() *Health {
 	h := NewHealth(HealthOptions{})
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -57,7 +57,7 @@ func TestRouterConforms(t *testing.T) {
 	})
 }
 
-// goesOn makes a Continuer of a model that says the same each time.
+// goesOn makes a Continuer from a model that always gives the same answer.
 type goesOn struct{ model.Model }
 
 func (g goesOn) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/route"
 )
 
-// A router asks the second route where the first is over its limit.
+// A router calls the second route if the first is over its rate limit.
 func ExampleNew() {
 	catalog := route.Builtin()
 	busy := modeltest.New(modeltest.Turn{Fail: &model.Error{Kind: model.ErrRateLimited}})

@@ -10,8 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/route"
 )
 
-// provider is a model that answers or fails as it is told, and counts how often
-// it is asked.
+// provider is a model that answers or fails as the test sets it, and counts its calls.
 type provider struct {
 	name string
 
@@ -87,7 +86,7 @@ func hello() *model.Request {
 	return &model.Request{Model: "whatever", Messages: []model.Message{model.User("hi")}}
 }
 
-// who says which provider answers.
+// who returns which provider answers.
 func who(t *testing.T, m model.Model) string {
 	t.Helper()
 	res, err := m.Generate(t.Context(), hello(), nil)
@@ -97,7 +96,7 @@ func who(t *testing.T, m model.Model) string {
 	return res.Message.Content
 }
 
-// inTurn is who answers n calls, one letter each.
+// inTurn returns who answers n calls, one letter each.
 func inTurn(t *testing.T, m model.Model, n int) string {
 	t.Helper()
 	var all string

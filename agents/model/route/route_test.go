@@ -38,8 +38,7 @@ func TestFallbacksInDeclaredOrder(t *testing.T) {
 	}
 }
 
-// What a provider says of the request, not of itself, would be said elsewhere
-// too.
+// A failure that concerns the request, and not the provider, would occur with other providers, too.
 func TestWhichFailuresGoOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -92,7 +91,7 @@ func TestEveryRouteFailedIsOneError(t *testing.T) {
 	if n := strings.Count(err.Error(), "(retry after 5s)"); n != 1 {
 		t.Errorf("the advice is said %d times: %v", n, err)
 	}
-	for _, try := range e.Tries { // fit for peers
+	for _, try := range e.Tries { // may be sent to peers
 		if strings.Contains(try.String(), "much") || strings.Contains(try.String(), "key") {
 			t.Errorf("the provider's words are in %q", try)
 		}
@@ -157,7 +156,7 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 		if got := inTurn(t, m, 2); got != "aa" {
 			t.Errorf("back again: %s", got)
 		}
-		// What ends the request only is no failure of the route.
+		// An error of the request is not a failure of the route.
 		a.set(failing(model.Error{Kind: model.ErrBadRequest}))
 		for range 5 {
 			_, _ = m.Generate(t.Context(), hello(), nil)
@@ -168,8 +167,7 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 	})
 }
 
-// One call at a time finds out whether a route is back; the others do not wait
-// for it.
+// One call at a time tests whether a route works again; the others do not wait for it.
 func TestHalfOpenLetsOneThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +334,7 @@ func TestRoundRobinLeavesOutWhatIsDown(t *testing.T) {
 	a, b, c := &provider{name: "a"}, &provider{name: "b"}, &provider{name: "c"}
 	b.set(failing(model.Error{Kind: model.ErrRateLimited, RetryAfter: time.Hour}))
 	r := newRouter(t, route.Options{Strategy: aaif.RouteRoundRobin}, via(a, route.Facts{}), via(b, route.Facts{}), via(c, route.Facts{}))
-	inTurn(t, r, 2) // b asks to be left alone
+	inTurn(t, r, 2) // b asks for a delay
 	got := inTurn(t, r, 20)
 	if strings.Count(got, "a") != 10 || strings.Count(got, "c") != 10 {
 		t.Errorf("not even: %s", got)
@@ -399,8 +397,8 @@ func TestConversationFitsEachRoute(t *testing.T) {
 	}
 }
 
-// A conversation that is too long is the loop's to shorten; where it cannot be,
-// a larger window is looked for.
+// The loop shortens a conversation that is too long; if that is not possible, a route with a larger
+// window is tried.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	tooLong := failing(model.Error{Kind: model.ErrContextTooLong})
@@ -462,7 +460,7 @@ func TestBrokenStreamIsAskedElsewhere(t *testing.T) {
 	if res, err := r.Generate(t.Context(), req, onDelta); err != nil || res.Message.Content != "b" || b.last.Avoid != nil {
 		t.Errorf("asked again: %+v, %v", res, err)
 	}
-	// With no other route the same one is asked again.
+	// If there is no other route, the same one is called again.
 	only := newRouter(t, route.Options{}, via(a, route.Facts{}))
 	a.set(nil)
 	if res, err := only.Generate(t.Context(), req, onDelta); err != nil || res.Message.Content != "a" {

@@ -34,7 +34,7 @@ const (
 	other    = "5e0c0000-0000-4000-8000-00000000000b"
 )
 
-// town is a mesh of workers that are told, not asked.
+// town is a double of a mesh with given workers.
 type town struct {
 	mu      sync.Mutex
 	workers []mesh.Instance
@@ -248,7 +248,7 @@ func TestWhoIsMeant(t *testing.T) {
 	}
 }
 
-// Without a mesh, a registry and a policy, entities are all there is.
+// Without a mesh, a registry and a policy, only entity ids are resolved.
 func TestADirectoryThatIsNotConnected(t *testing.T) {
 	t.Parallel()
 	v := directory.New(directory.Config{}).For(directory.Asker{})
@@ -309,7 +309,7 @@ func TestDefinitionsAreFetched(t *testing.T) {
 	if got := look("/agent.json"); !strings.HasPrefix(got, "unknown: ") {
 		t.Error(got)
 	}
-	// It is asked once, also by many at once.
+	// It is requested once, also for concurrent callers.
 	text, asked = `{"sc_standard":"SC-006","agent":{"name":"Far Away","goal":"x"}}`, 0
 	v := directory.New(directory.Config{Policy: policy}).For(directory.Asker{})
 	var wait sync.WaitGroup
@@ -343,17 +343,18 @@ func TestSkills(t *testing.T) {
 	dir := directory.New(directory.Config{})
 	dir.Use(w, reg)
 	v := dir.For(directory.Asker{Entity: "agent.team"})
-	// Those with nothing to do first, and in turn; by place, the busy one in the end.
+	// Idle agents come first, in turn; the load counts in relation to the places, so the busy agent
+	// comes last.
 	for i, want := range []string{"agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.busy"} {
 		if got := find(t, v, "skill:go%20review"); i < 8 && got != want {
 			t.Errorf("%d: %s, want %s", i, got, want)
 		}
 	}
 	for skill, want := range map[string]string{
-		"law":            "agent.tired defined", // by its registration, and the other does not answer
+		"law":            "agent.tired defined", // by its registration; the other does not answer
 		"lint":           "agent.busy",          // healthy before degraded
 		"other language": "agent.plain defined",
-		"alone":          `nobody: "skill:alone": no agent that runs has this skill`, // but the one that asks
+		"alone":          `nobody: "skill:alone": no agent that runs has this skill`, // except the asker
 	} {
 		if got := find(t, v, "skill:"+strings.ReplaceAll(skill, " ", "_")); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %s", skill, got)
@@ -379,7 +380,7 @@ func TestSkills(t *testing.T) {
 	}
 }
 
-// A change of the registry is seen without a restart, at once while it is
+// A change of the registry takes effect without a restart, and at once while the registry is
 // watched.
 func TestARegistrationThatChanges(t *testing.T) {
 	t.Parallel()
@@ -452,7 +453,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// References come from documents of strangers.
+// References come from untrusted documents.
 func FuzzFind(f *testing.F) {
 	for _, ref := range []string{id, "agent.x", "skill:law", "nats://registry/x%20y", "file:x.yaml", "https://[::1]:1/x", "urn:uuid:" + id, "./..%2f..%2fetc/passwd", "a:b", "%"} {
 		f.Add(ref)

@@ -36,7 +36,7 @@ func serve(t *testing.T, srv *natsd.Server, a mesh.Agent) (stop, kill func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
-		_ = node.Serve(ctx, a) // one whose connection is cut says so
+		_ = node.Serve(ctx, a) // fails for a connection that was cut
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	select {
@@ -47,8 +47,8 @@ func serve(t *testing.T, srv *natsd.Server, a mesh.Agent) (stop, kill func()) {
 	return cancel, nc.Close
 }
 
-// A team's directory, with the permissions that "auth perms" prints and on a real
-// server: who has the skill is killed, and who is left drains.
+// A team's directory on a real server, with the permissions that "auth perms" prints: an agent with
+// the skill is killed, and the remaining one drains.
 func TestADirectoryOfARealMesh(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)

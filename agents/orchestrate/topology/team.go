@@ -117,8 +117,8 @@ func (t *team) patternOf() pattern {
 // hasModel reports whether the document names a model.
 func (t *team) hasModel() bool { return orchestrate.HasModel(t.def) }
 
-// momentOf recognises the conditions always and never, in all languages. A condition in natural
-// language is never satisfied.
+// momentOf recognises the conditions always and never, in all languages. A condition in plain words
+// is never satisfied.
 func momentOf(c *aaif.Condition) moment {
 	switch {
 	case c == nil, c.Lang == aaif.LangAlways:

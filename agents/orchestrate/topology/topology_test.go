@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the wants")
 
-// The documents in testdata/alone, each followed by what Check says of it.
+// The documents in testdata/alone, each followed by the problems that Check reports.
 func TestDocumentsAlone(t *testing.T) {
 	t.Parallel()
 	archives(t, "alone", func(t *testing.T, files []txtar.File) (out []txtar.File) {
@@ -30,8 +30,7 @@ func TestDocumentsAlone(t *testing.T) {
 	})
 }
 
-// The documents in each file of testdata/together, and what Together says of
-// each.
+// The documents in each file of testdata/together, and the problems that Together reports for each.
 func TestDocumentsTogether(t *testing.T) {
 	t.Parallel()
 	archives(t, "together", func(t *testing.T, files []txtar.File) (out []txtar.File) {
@@ -46,7 +45,7 @@ func TestDocumentsTogether(t *testing.T) {
 	})
 }
 
-// archives has the wants of all archives of a folder computed, and compares.
+// archives computes the expected parts of all archives of a folder, and compares them.
 func archives(t *testing.T, dir string, compute func(*testing.T, []txtar.File) []txtar.File) {
 	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -93,8 +92,8 @@ func lines(problems []aaif.Problem) []byte {
 	return []byte(b.String())
 }
 
-// FuzzCheck holds Check against the engine: what the engine cannot compile is an
-// error here, and both read the same pattern.
+// FuzzCheck compares Check with the engine: a document that the engine cannot compile is an error
+// here, and both find the same pattern.
 func FuzzCheck(f *testing.F) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*", "*.txtar"))
 	if err != nil {
@@ -133,8 +132,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// A document of nothing but subagents, steps and rules has no more problems
-// listed than others, and is not compared each with each.
+// A document with very many subagents, steps and rules lists no more problems than others, and does
+// not cost quadratic work.
 func TestManySubagents(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -162,8 +161,8 @@ func TestManySubagents(t *testing.T) {
 	}
 }
 
-// The documents of our examples are hosted as they are; so are the valid ones of the
-// published corpus, which stands next to the module on the machines that have it.
+// The documents of our examples have no errors, nor have the valid ones of the published corpus,
+// which is beside the repository on some machines.
 func TestExamplesCanWork(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
@@ -187,7 +186,7 @@ func TestExamplesCanWork(t *testing.T) {
 		doc, err := aaif.Parse(data, aaif.Options{Name: path})
 		if err != nil {
 			if strings.Contains(path, "testdata") {
-				continue // no document, but what an example looks at
+				continue // not a document, but the input of an example
 			}
 			t.Fatal(err)
 		}
@@ -208,8 +207,7 @@ func TestExamplesCanWork(t *testing.T) {
 	}
 }
 
-// Teams put together at random: none is too odd to be read, and what Check lets
-// pass the engine compiles.
+// Random teams: Check reads all of them, and the engine compiles those that Check accepts.
 func TestTeamsAtRandom(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Look looks after the pools once.
+// Look updates the pools once.
 func (l *Learner) Look(ctx context.Context) {
 	for _, p := range l.sorted() {
 		p.lookAfter(ctx)

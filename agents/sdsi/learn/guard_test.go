@@ -98,7 +98,7 @@ func TestNumbersAreJudgedByTheirValue(t *testing.T) {
 	}
 }
 
-// A client that sends very many values takes no judgement from the others.
+// A client that sends very many values does not displace the values of others.
 func TestABusyClientTakesNoJudgementFromOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -141,7 +141,7 @@ func TestABusyClientTakesNoJudgementFromOthers(t *testing.T) {
 	natstest.Within(t, "the end", ended)
 }
 
-// A sender that has not signed is of no cohort, whatever name it states.
+// A sender without a signature belongs to no cohort, whatever name it claims.
 func TestACohortNeedsASignature(t *testing.T) {
 	t.Parallel()
 	for unsigned, want := range map[bool]string{false: "", true: "partners"} {
@@ -157,8 +157,8 @@ func TestACohortNeedsASignature(t *testing.T) {
 	}
 }
 
-// What is security-relevant is changed only if an operator says so (SDSI 7): a better
-// description of a key waits if the key is, though what clients say of it is harmless.
+// A security-relevant key is changed only with an operator's approval (SDSI 7): even a better
+// description waits, although the clients' texts are harmless.
 func TestASensitiveKeyIsNotRefined(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

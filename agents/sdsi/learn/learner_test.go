@@ -94,7 +94,7 @@ func (r *rig) learner(change func(*learn.Config)) *learn.Learner {
 	return l
 }
 
-// stored returns the pool as it is stored.
+// stored returns the stored pool.
 func (r *rig) stored(cohort string) *evolve.Pool {
 	r.Helper()
 	raw, _, err := r.pools.Get(context.Background(), ferries, learn.PoolID("ferry_booking", cohort))
@@ -131,7 +131,7 @@ func TestSeveralWorkersFeedOnePool(t *testing.T) {
 	var done []<-chan struct{}
 	for i := range 60 {
 		done = append(done, says(workers[i%3], fmt.Sprint("task", i), client(i), "a window seat please"))
-		if i%4 == 0 { // a durable task that is done again, by another worker
+		if i%4 == 0 { // a durable task that another worker repeats
 			done = append(done, says(workers[(i+1)%3], fmt.Sprint("task", i), client(i), "a window seat please"))
 		}
 	}
@@ -142,8 +142,8 @@ func TestSeveralWorkersFeedOnePool(t *testing.T) {
 	}
 }
 
-// However many workers look after a pool, a cluster makes one key, its model is asked once,
-// and each event is told.
+// However many workers manage a pool, a cluster becomes one key, the model is called once, and each
+// event is published once.
 func TestAKeyIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -189,7 +189,7 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	if len(numbers) != 1 || len(r.stored("").Untold()) != 0 {
 		t.Errorf("told: %+v", r.events)
 	}
-	// Every worker tells its clients.
+	// The clients of every worker get the key.
 	for _, w := range workers {
 		v, _, _ := w.View(t.Context(), "ferry_booking", client(99))
 		if got := v.Patches(ferry(t), "x", r.clock()); len(got) != 1 {
@@ -198,8 +198,8 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A client that sends a member of its own, true or false, asks for a key of that name, and
-// says the same as one that writes it in words.
+// An unknown member with the value true or false is a wish for a key of that name, as the same
+// words in "other" would be.
 func TestAnUnknownBooleanIsAKeyOfItsName(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -214,7 +214,7 @@ func TestAnUnknownBooleanIsAKeyOfItsName(t *testing.T) {
 	}
 }
 
-// Senders that have not signed are one client, whatever names they state.
+// Senders without signatures are one client, whatever names they claim.
 func TestUnsignedSendersAreOneClient(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -234,8 +234,7 @@ func TestUnsignedSendersAreOneClient(t *testing.T) {
 	}
 }
 
-// What is personal is removed before anything is stored; with Reject nothing of such a text
-// is stored.
+// Personal data is removed before a text is stored; with Reject nothing of such a text is stored.
 func TestPersonalDataIsNotStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -321,8 +320,8 @@ func TestCohorts(t *testing.T) {
 	}
 }
 
-// A value is compared with what the key was made of, if the client says which words it
-// comes from.
+// If the client says which words a value comes from, these are compared with the words that the key
+// was made from.
 func TestValuesAreJudged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -346,8 +345,8 @@ func TestValuesAreJudged(t *testing.T) {
 	}
 }
 
-// A store that is away delays nothing for longer than the patience, and what was said is
-// stored when it is back.
+// An unavailable store delays results for at most the patience, and the texts are stored when it is
+// available again.
 func TestTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

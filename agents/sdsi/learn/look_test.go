@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// A pool that cannot be read holds up no other of the agent, and its own changes wait.
+// A pool that cannot be read does not delay the agent's other pools; its own changes wait.
 func TestAPoolThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAPoolThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// While the key of one cluster cannot be stored, the model is not asked for the keys of the others.
+// While the key of one cluster cannot be stored, the model is not called for the keys of others.
 func TestAModelIsNotAskedForWhatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -53,8 +53,8 @@ func (r *rig) optOut(client string, out bool) {
 	}
 }
 
-// An opt-out holds at once, also in workers that have read the list and the pool before it,
-// for what is counted as for what is said; and also before anything was learned.
+// An opt-out takes effect at once, also in workers that have read the list and the pool before, for
+// counts and for texts; and also before anything was learned.
 func TestAnOptOutHoldsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -85,7 +85,7 @@ func TestAnOptOutHoldsAtOnce(t *testing.T) {
 	if stored.Forget(evolve.Client("agent.c2"), r.clock()) {
 		t.Error("something is stored of a client that has opted out")
 	}
-	// In again.
+	// Opt in again.
 	r.optOut("agent.c2", false)
 	r.pass(time.Minute)
 	l.Look(t.Context())
@@ -95,14 +95,14 @@ func TestAnOptOutHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// interrupted is a store in which something happens after one of its answers was made, and
-// before a worker has it.
+// interrupted is a store that calls a function after it has made one of its answers, and before the
+// worker gets it.
 type interrupted struct {
 	*jetstream.Pools
 	at    int // the number of the answer
 	count int
 	f     func()
-	stale bool // the list is read as it was before the first opt-out
+	stale bool // reads return the list as it was before the first opt-out
 }
 
 func (s *interrupted) answered() {
@@ -129,8 +129,8 @@ func (s *interrupted) OptOuts(ctx context.Context, entity string) ([]byte, uint6
 	return s.Pools.OptOuts(ctx, entity)
 }
 
-// Whenever an opt-out comes, nothing that the client says is stored at its end: also while a
-// worker reads the list and the pool, and while it stores the first pool.
+// Whenever an opt-out happens, nothing of the client is stored in the end: also while a worker
+// reads the list and the pool, and while it stores the first pool.
 func TestAnOptOutHoldsWheneverItComes(t *testing.T) {
 	t.Parallel()
 	for _, there := range []bool{false, true} {
@@ -154,8 +154,8 @@ func TestAnOptOutHoldsWheneverItComes(t *testing.T) {
 	}
 }
 
-// What a client says without a signature is of no client by name; an opt-out keeps it away all
-// the same.
+// Texts without a signature are not stored under a client's name; an opt-out prevents them all the
+// same.
 func TestAnOptOutHoldsWithoutASignature(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -168,7 +168,7 @@ func TestAnOptOutHoldsWithoutASignature(t *testing.T) {
 	}
 }
 
-// The list as one scenario's pool has read it says nothing about when another one has.
+// Each pool reads the list of opt-outs by itself.
 func TestEachPoolHasItsOwnOptOuts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -181,7 +181,7 @@ func TestEachPoolHasItsOwnOptOuts(t *testing.T) {
 	wait(t, says(l, "1", client(2), "a window seat"))
 	r.optOut("agent.c1", true)
 	wait(t, says(l, "2", client(3), "a window seat")) // the pool and the list are read again
-	store.stale = true                                // an answer that was long on its way
+	store.stale = true                                // a delayed answer
 	l.View(t.Context(), "car_rental", client(4))
 	wait(t, says(l, "3", client(1), "a pink balloon"))
 	if p := r.stored(""); p.Forget(evolve.Client("agent.c1"), r.clock()) {
@@ -189,7 +189,7 @@ func TestEachPoolHasItsOwnOptOuts(t *testing.T) {
 	}
 }
 
-// The list is bounded, and says so.
+// The list is bounded; beyond the bound there is an error.
 func TestOptOutsAreBounded(t *testing.T) {
 	t.Parallel()
 	list, err := learn.ReadOptOuts(nil)

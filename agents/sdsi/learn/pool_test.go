@@ -63,8 +63,8 @@ func inMemory(t *testing.T, m *memory) *learn.Learner {
 	return l
 }
 
-// All payloads that come while a fresh worker reads a pool wait for it: one that did not would
-// be counted for no key.
+// All payloads that arrive while a new worker reads a pool wait for that: a payload that did not
+// wait would be counted for no key.
 func TestTheFirstViewIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for range 100 {

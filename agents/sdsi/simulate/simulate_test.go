@@ -27,7 +27,7 @@ func flight(t testing.TB) *template.Template {
 	return tpl
 }
 
-// run simulates half a year, with 30,000 requests unless gen says how many.
+// run simulates half a year, with 30,000 requests unless gen sets the number.
 func run(t testing.TB, gen simulate.Generator, rules evolve.Config) *simulate.Report {
 	t.Helper()
 	if testing.Short() {
@@ -47,7 +47,7 @@ func run(t testing.TB, gen simulate.Generator, rules evolve.Config) *simulate.Re
 	return r
 }
 
-// sorted is a name with its words in order: which of a wish's wordings comes first is chance.
+// sorted sorts the words of a name, because the first wording of a wish is random.
 func sorted(name string) string {
 	words := strings.Split(name, "_")
 	slices.Sort(words)
@@ -66,7 +66,7 @@ func states(r *simulate.Report, key string) string {
 	return strings.Join(out, " ")
 }
 
-// alwaysThere are the keys of the wishes that never end, in a report of travellers.
+// alwaysThere returns the keys of the lasting wishes in a report of the default wishes.
 func alwaysThere(t *testing.T, r *simulate.Report) {
 	t.Helper()
 	for _, key := range []string{"window_seat", "vegetarian_meal", "suitcases"} {
@@ -76,8 +76,8 @@ func alwaysThere(t *testing.T, r *simulate.Report) {
 	}
 }
 
-// What the draft promises: what many want becomes a key, a fashion's key goes again, and
-// the template does not grow for ever.
+// The promise of the draft: a common wish becomes a key, the key of a passing wish is withdrawn,
+// and the template does not grow for ever.
 func TestTheTemplateConverges(t *testing.T) {
 	t.Parallel()
 	r := run(t, simulate.Generator{}, evolve.Config{})
@@ -96,8 +96,8 @@ func TestTheTemplateConverges(t *testing.T) {
 	}
 }
 
-// Attackers change nothing for the others, as long as they have fewer identities than make
-// a word known.
+// Attackers have no effect on other clients as long as they have fewer identities than a word
+// needs.
 func TestAttacksFail(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{simulate.Flood, simulate.Poison} {
@@ -112,8 +112,8 @@ func TestAttacksFail(t *testing.T) {
 	}
 }
 
-// Three identities make three clients, which is what a word needs. Then an operator has to
-// look at every key, or more clients must have said it.
+// Three identities count as three clients, which is enough for a word. Then an operator must
+// approve every key, or a word must need more clients.
 func TestManyIdentitiesNeedAnOperator(t *testing.T) {
 	t.Parallel()
 	three := simulate.Generator{Attacks: []simulate.Attack{{Kind: simulate.Poison, Identities: 3}}}
@@ -128,7 +128,7 @@ func TestManyIdentitiesNeedAnOperator(t *testing.T) {
 	}
 }
 
-// Eighteen words for one thing in half a year leave no eighteen keys.
+// Eighteen successive words for one thing do not leave eighteen keys.
 func TestSlangComesAndGoes(t *testing.T) {
 	t.Parallel()
 	r := run(t, simulate.Generator{Attacks: []simulate.Attack{{Kind: simulate.Drift}}}, evolve.Config{})
@@ -160,7 +160,7 @@ func TestAnOperatorApproves(t *testing.T) {
 	}
 }
 
-// Requests of a file do what the same requests of a generator do, and the same each time.
+// Requests from a file have the same results as the same requests from a generator, each time.
 func TestRequestsOfAFile(t *testing.T) {
 	t.Parallel()
 	gen, err := simulate.Generator{Requests: 5000, Days: 20}.WithDefaults()

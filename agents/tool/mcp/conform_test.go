@@ -21,8 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// nodePackage is the folder of an npm package, and node. A test that needs it is
-// skipped where there is none.
+// nodePackage returns the folder of an npm package, and the path of node. It skips the test if
+// there is none.
 func nodePackage(t *testing.T, name string) (node, dir string) {
 	t.Helper()
 	modules := os.Getenv("AEEMESH_TEST_NODE")
@@ -40,8 +40,8 @@ func nodePackage(t *testing.T, name string) (node, dir string) {
 	return node, dir
 }
 
-// The client part of the protocol's own conformance suite, against this adapter:
-// the scenarios that need neither a person nor keys that AAIF has no word for.
+// The client part of the protocol's own conformance suite, against this adapter: the scenarios that
+// need neither a person nor keys that AAIF cannot express.
 func TestConformanceSuite(t *testing.T) {
 	t.Parallel()
 	node, dir := nodePackage(t, "@modelcontextprotocol/conformance")
@@ -146,9 +146,8 @@ func conform(url string) (err error) {
 	return nil
 }
 
-// authorizing makes clients that get their tokens from the authorization server
-// that the server names. Its address is not known before, so a look at it comes
-// first.
+// authorizing makes clients that get their tokens from the authorization server that the server
+// names. Its address is not known before, so it is requested first.
 func authorizing(client string) func(context.Context, string, *aaif.Auth, bool) (*http.Client, error) {
 	return func(ctx context.Context, endpoint string, a *aaif.Auth, _ bool) (*http.Client, error) {
 		refused, err := http.Post(endpoint, "application/json", strings.NewReader("{}"))

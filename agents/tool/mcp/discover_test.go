@@ -10,8 +10,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// A server that refuses a request says where its metadata are. It cannot have this worker ask any
-// number of addresses, such as those of other servers that the operator allows.
+// A server that refuses a request names the place of its metadata. It must not make this worker
+// request an unlimited number of addresses, such as those of other servers that the operator
+// allows.
 func TestARefusalNamesFewPlaces(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

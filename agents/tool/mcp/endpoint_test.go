@@ -22,7 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// What a document may name, and what is refused before anything is reached.
+// The endpoints that a document may name, and those that are refused without any request.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	servers, err := mcp.NewServers(mcp.Config{
@@ -132,8 +132,7 @@ func TestServersAreChecked(t *testing.T) {
 	}
 }
 
-// A program gets what programs need, and what is listed; what it prints beside
-// messages does no harm.
+// A program gets the basic variables and the listed ones; other output than messages does no harm.
 func TestProgramsEnvironmentAndOutput(t *testing.T) {
 	t.Parallel()
 	vars := map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/home/x", "LISTED": "1", "SECRET": "2"}
@@ -227,7 +226,7 @@ func TestHTTPServersAnswers(t *testing.T) {
 	status.Store(http.StatusOK)
 }
 
-// The older transport is found by itself, where the server knows no other.
+// The older transport is used by itself if the server supports no other.
 func TestOlderServersAreFound(t *testing.T) {
 	t.Parallel()
 	srv := serveHTTP(t, newServer("", nil), nil)
@@ -237,7 +236,7 @@ func TestOlderServersAreFound(t *testing.T) {
 	}
 }
 
-// A server that a document names itself is not believed to be harmless.
+// The annotations of a server that a document names itself do not count.
 func TestOnlyListedServersAreBelieved(t *testing.T) {
 	t.Parallel()
 	s := newServer("", nil)
@@ -263,7 +262,7 @@ func TestOnlyListedServersAreBelieved(t *testing.T) {
 	}
 }
 
-// A server whose list has no end is not asked for more pages than its list may be long.
+// For a list without an end, the number of requested pages is bounded.
 func TestAListIsReadWithinItsBound(t *testing.T) {
 	t.Parallel()
 	var pages atomic.Int32

@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A server that is killed is begun anew, by the next call.
+// The next call restarts a server that was killed.
 func TestKilledServerHeals(t *testing.T) {
 	t.Parallel()
 	servers := newServers(t, mcp.Server{Command: self(t, "pid")})
@@ -68,7 +68,7 @@ func TestKilledServerHeals(t *testing.T) {
 		_, err := byName["hang"].Call(t.Context(), json.RawMessage(`{"file":`+strconv.Quote(hanging)+`}`))
 		hung <- err
 	}()
-	readPID(t, hanging) // a call that comes after the kill would begin the server anew, and hang there
+	readPID(t, hanging) // a call after the kill would restart the server, and hang there
 	file := filepath.Join(t.TempDir(), "child")
 	if _, err := byName["child"].Call(t.Context(), json.RawMessage(`{"file":`+strconv.Quote(file)+`}`)); err != nil {
 		t.Fatal(err)
@@ -99,8 +99,7 @@ func readPID(t *testing.T, file string) (pid int) {
 	return pid
 }
 
-// Close ends a server that ignores the end of its input and asks for no signal,
-// with its children.
+// Close ends a server that ignores the end of its input and SIGTERM, together with its children.
 func TestCloseKillsStubbornServers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -152,7 +151,7 @@ func TestServerThatCannotStart(t *testing.T) {
 	}
 }
 
-// A server that restarts, or forgets its sessions, is spoken to in a new one.
+// After a server has restarted, or has lost its sessions, a new session is used.
 func TestLostSessionHeals(t *testing.T) {
 	t.Parallel()
 	var count atomic.Int32
@@ -172,8 +171,8 @@ func TestLostSessionHeals(t *testing.T) {
 	})
 }
 
-// A call that the server works on is not made again when the session ends over another
-// request, unless it is safe to repeat.
+// A running call is not repeated when another request ends the session, unless it is safe to
+// repeat.
 func TestACallUnderWayIsNotRepeatedInANewSession(t *testing.T) {
 	t.Parallel()
 	s := newServer("", nil)
@@ -258,7 +257,7 @@ func TestSessionIsSharedAndListRefreshed(t *testing.T) {
 	all, other := open(t, servers, "mcp://it/*"), open(t, servers, "mcp://it/meta")
 	before := tools(t, all)
 	tools(t, other)
-	// The server may still have the one of the greeting that it did not know.
+	// The server may still have the session of the handshake that it did not understand.
 	eventually(t, "one session", func() bool {
 		n := 0
 		for range s.Sessions() {
@@ -345,8 +344,8 @@ func TestACallThatTheServerRefusesCounts(t *testing.T) {
 	}
 }
 
-// A server that accepts connections and does not answer holds up no run whose
-// tools are known. When it answers again, the list is asked for again.
+// A server that accepts connections and does not answer delays no run whose tools are known. When
+// it answers again, the list is requested again.
 func TestAHangingServerDelaysNoKnownList(t *testing.T) {
 	t.Parallel()
 	s := newServer("", nil)
@@ -403,7 +402,7 @@ func TestBusyServerKeepsItsSession(t *testing.T) {
 	}
 }
 
-// A server that hangs is given up once the call is over that it might have been doing, however
+// The session of a server that hangs is closed when the call that it may work on has ended, however
 // many later calls wait for it.
 func TestSilentServerIsGivenUpAfterItsCall(t *testing.T) {
 	t.Parallel()
@@ -434,7 +433,7 @@ func TestSilentServerIsGivenUpAfterItsCall(t *testing.T) {
 	})
 }
 
-// A server that is there and says nothing is given up.
+// The session of a server that is connected but silent is closed.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -462,8 +461,8 @@ func TestAServerWithAnUntrustedCertificate(t *testing.T) {
 	}
 }
 
-// Close also ends a program that has not answered the handshake: the worker that calls it ends
-// next, and none would be left to do it.
+// Close also ends a program that has not answered the handshake, because the worker exits after
+// Close.
 func TestCloseKillsAServerThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -51,13 +51,13 @@ func TestMain(m *testing.M) {
 	// The tests wait for servers that do not answer or end more than they compute.
 	flag.Parse()
 	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
-		_ = at.Value.Set("12") // it is a number
+		_ = at.Value.Set("12") // the value is a valid number
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// newServer is a server with the tool subject, which behaves, and others.
-// A tool that hangs does so until done is closed.
+// newServer returns a server with the tool subject, which has the given behaviour, and others. A
+// tool that hangs does so until done is closed.
 func newServer(behaviour string, done <-chan struct{}) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	d := tooltest.Definition()
@@ -127,7 +127,8 @@ func serve(how string) error {
 	return s.Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// leak adds tools that repeat the credential where texts are cut, and does so on standard error.
+// leak adds tools that repeat the credential where texts are truncated, and writes it to standard
+// error, too.
 func leak(s *sdk.Server) {
 	fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<10-8)+token)
 	fmt.Fprintln(os.Stderr, "the next line")
@@ -149,7 +150,7 @@ func add(s *sdk.Server, name string, f func(context.Context, map[string]string) 
 	})
 }
 
-// self is the command of a server that is this binary.
+// self returns the command that runs this binary as a server.
 func self(t *testing.T, how string) []string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -238,7 +239,7 @@ func serveHTTP(t *testing.T, s *sdk.Server, count *atomic.Int32) *httptest.Serve
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
-		for session := range s.Sessions() { // those whose end could not be told
+		for session := range s.Sessions() { // sessions whose end could not be reported
 			_ = session.Close()
 		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -56,8 +56,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// The schemas of a server's tools keep their numbers, too: a model is told of the ids that the
-// server takes, and arguments are checked by them.
+// The schemas of a server's tools keep their numbers, too: the model gets the ids that the server
+// accepts, and arguments are validated against them.
 func TestSchemasKeepTheirNumbers(t *testing.T) {
 	t.Parallel()
 	const in, out = `{"type":"object","properties":{"id":{"enum":[9007199254740993,1.50]}}}`, `{"type":"object","properties":{"id":{"const":-9007199254740993}}}`
@@ -80,7 +80,7 @@ func TestSchemasKeepTheirNumbers(t *testing.T) {
 	}
 }
 
-// mapped takes a result through all that is done to it.
+// mapped converts a result as a call does.
 func mapped(t testing.TB, result string, schema bool) (json.RawMessage, error) {
 	t.Helper()
 	message := received([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))
@@ -109,7 +109,7 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// Frames and event streams of strangers end in messages or errors.
+// Untrusted frames and event streams give messages or errors.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte("event: message\nid: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\ndata: \"result\":{\"structuredContent\":9007199254740993}}\n\n"))
 	f.Add([]byte("data:\nretry: 500\n\n: comment\n\n"))
@@ -171,8 +171,7 @@ func TestLegalNames(t *testing.T) {
 	}
 }
 
-// What a server lists is bounded, and one tool that is wrong does not take the
-// others with it.
+// A server's list is bounded, and one invalid tool does not affect the others.
 func TestListsOfStrangers(t *testing.T) {
 	t.Parallel()
 	read := func(page ...*sdk.Tool) *catalogue {

@@ -21,8 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// serveOld is a server of the first protocol version that never answers what it
-// does not know, and answers in batches.
+// serveOld is a server of the first protocol version that never answers unknown requests, and
+// answers in batches.
 func serveOld() error {
 	known := map[string]string{
 		"initialize": `{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"0"}}`,
@@ -113,7 +113,8 @@ func serveFlood() error {
 	}
 }
 
-// What a server asks is kept until it has read the answers before: its session ends before that is much.
+// Requests of a server are kept until it has read the earlier answers; its session ends before they
+// become many.
 func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -131,7 +132,7 @@ func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
 	}
 }
 
-// The same over HTTP: requests come in a stream, and their answers are never taken.
+// The same over HTTP: requests come in a stream, and the server never reads the answers.
 func TestAServerThatTakesNoAnswersOverHTTPIsCutOff(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
@@ -181,7 +182,7 @@ func TestAServerThatTakesNoAnswersOverHTTPIsCutOff(t *testing.T) {
 	}
 }
 
-// endings tells why sessions end.
+// endings records why sessions end.
 type endings struct {
 	slog.Handler
 	why chan string
@@ -204,8 +205,7 @@ func (e endings) Handle(ctx context.Context, r slog.Record) error {
 
 func (e endings) WithAttrs(a []slog.Attr) slog.Handler { return endings{e.Handler.WithAttrs(a), e.why} }
 
-// A server that does not answer the newest greeting is spoken to in the older
-// one.
+// With a server that does not answer the newest handshake, the older one is used.
 func TestOldServersAreSpokenTo(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -237,8 +237,8 @@ func TestLargeMessagesAreRefused(t *testing.T) {
 	})
 }
 
-// A server that writes to standard output what is no message, a little with each answer, keeps its
-// session, however long that lasts.
+// A server that writes other text than messages to standard output, a little with each answer,
+// keeps its session.
 func TestAServerThatChattersWithEachAnswerKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	noise := tools(t, open(t, newServers(t, mcp.Server{Command: self(t, "")}), "mcp://it"))["noise"]

@@ -32,8 +32,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// What a program writes last is logged, also without the end of its line: it is often why the
-// program ended.
+// The last output of a program is logged, also without a newline: it often says why the program
+// ended.
 func TestTheLastWordsOfAProgramAreLogged(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
@@ -49,8 +49,8 @@ func TestTheLastWordsOfAProgramAreLogged(t *testing.T) {
 // token is a credential that the test server repeats where its texts are cut.
 const token = "t0ken-Kq7Zx2Wd9Lm4"
 
-// A server's text that is too long is cut in the middle of the credential that it repeats:
-// no part of that reaches the model or the log.
+// A long text is truncated in the middle of a credential that the server repeats: no part of the
+// credential reaches the model or the log.
 func TestACredentialAtACutIsRemoved(t *testing.T) {
 	t.Parallel()
 	var known secret.Redactor

@@ -71,7 +71,7 @@ func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Another refusal with status 400 is the call's, and the session goes on.
+// Another refusal with status 400 concerns only the call, and the session continues.
 func TestABadRequestIsNoLostSession(t *testing.T) {
 	t.Parallel()
 	s := &sessions{}
@@ -103,8 +103,8 @@ func TestABadRequestIsNoLostSession(t *testing.T) {
 	}
 }
 
-// A server that has forgotten a session, and says so in one of the ways that servers have, is
-// spoken to in a new one. The call is made once.
+// If a server reports in any known way that a session is lost, a new session is used. The call is
+// made once.
 func TestServersSayInManyWaysThatASessionIsLost(t *testing.T) {
 	t.Parallel()
 	said := func(status int, kind, body string) func(http.ResponseWriter, json.RawMessage) {

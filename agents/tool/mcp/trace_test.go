@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// A server is told the trace that a call belongs to, and the call's idempotency
-// key, over every transport; without a trace it is told none.
+// A server gets the trace of a call, if there is one, and the call's idempotency key, over every
+// transport.
 func TestServersAreToldTheTrace(t *testing.T) {
 	t.Parallel()
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)

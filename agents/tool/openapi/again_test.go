@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// A description that cannot be had is asked for again, after a pause.
+// A description that is not available is requested again after a pause.
 func TestDescriptionsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	var asked int

@@ -67,7 +67,7 @@ func TestHostileDescriptions(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&paths, `,"/p%d":{"get":{"responses":{}}}`, i)
 	}
-	for name, tt := range map[string]struct{ text, want string }{ // want is "" of what is read
+	for name, tt := range map[string]struct{ text, want string }{ // want is "" if the description is read
 		"exponential references":      {around(`{"$ref":"#/components/schemas/a59"}`, laughs), ""},
 		"a long chain":                {around(`{"$ref":"#/components/schemas/b2999"}`, many+chain.String()), "too large"},
 		"a wide net":                  {around(`{"$ref":"#/components/schemas/w399"}`, net.String()), "too large"},
@@ -129,7 +129,7 @@ func TestHostileDescriptions(t *testing.T) {
 				}
 				return
 			case err == nil && tt.want == "!":
-				for _, tl := range tools { // what the reader lets pass, the guard has to bound
+				for _, tl := range tools { // the guard must bound what the reader accepts
 					_, _ = tool.Guard(tl, tool.Options{})
 				}
 			case err == nil || tt.want != "!" && !strings.Contains(err.Error(), tt.want):
@@ -192,8 +192,8 @@ func TestReferencesOverHTTP(t *testing.T) {
 	}
 }
 
-// Descriptions by others, those that the library is tested with: each is read, or
-// refused with a word, and what it gives works behind a guard.
+// Descriptions from the tests of the library: each is read, or refused with a reason, and its tools
+// work behind a guard.
 func TestDescriptionsByOthers(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/getkin/kin-openapi").Output()

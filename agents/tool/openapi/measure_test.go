@@ -2,7 +2,7 @@ package openapi
 
 import "testing"
 
-// A reference counts however its name is spelled: the bound on them is about work.
+// A reference counts in every spelling of its name, because the bound limits work.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][3]int{

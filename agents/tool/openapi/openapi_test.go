@@ -93,7 +93,7 @@ func (a *api) tools(t testing.TB, entry aaif.Tool, o Options) (map[string]*Opera
 	return tools, err
 }
 
-// bodied gives an operation that takes a body the face that the suite wants.
+// bodied adapts an operation with a body to the suite.
 type bodied struct{ *Operation }
 
 func (b bodied) Definition() tool.Definition { return tooltest.Definition() }
@@ -119,7 +119,7 @@ func TestConforms(t *testing.T) {
 				_, _ = io.WriteString(w, a.seen().Body)
 			}
 		}
-		if b == tooltest.Echo { // many at once: each its own
+		if b == tooltest.Echo { // for concurrent calls: each gets its own
 			a.answer = nil
 			mux := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
@@ -332,14 +332,14 @@ func TestOperationsAreSelected(t *testing.T) {
 			t.Errorf("%s %s: %v, %v; want %s", tt.name, tt.fragment, names, err, tt.want)
 		}
 	}
-	// The entry speaks for the one tool that it stands for.
+	// The entry has the name and description of its only tool.
 	tools, err := a.tools(t, aaif.Tool{Name: "pets", Description: "My words.", Endpoint: a.url + "/openapi.json#listPets", OutputSchema: json.RawMessage(`{"type":"array"}`)}, Options{})
 	if d := tools["pets"].Definition(); err != nil || d.Description != "My words." || string(d.Output) != `{"type":"array"}` {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
 
-// What the specification says of styles (OpenAPI 3.1, Style Examples).
+// The examples of styles in the specification (OpenAPI 3.1, Style Examples).
 func TestStyles(t *testing.T) {
 	t.Parallel()
 	const object = `{"R":100,"G":200,"B":150}`
@@ -400,7 +400,7 @@ func TestStyles(t *testing.T) {
 	}
 }
 
-// The encoding of a form says how its members are written, as Stripe's description does.
+// The encoding of a form determines how its members are written, as in Stripe's description.
 func TestAFormIsWrittenByItsEncoding(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, `{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","requestBody":{"content":{"application/x-www-form-urlencoded":{

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// The schema of an answer holds results, if it is plain.
+// Results are validated against the schema of an answer, if it is plain.
 func TestPlainAnswersAreHeldToTheirSchema(t *testing.T) {
 	t.Parallel()
 	for responses, want := range map[string]string{
@@ -58,7 +58,7 @@ func TestSchemasOfVersion31(t *testing.T) {
 	}
 }
 
-// What only answers have is required of answers only, also where another part of the schema says so.
+// A readOnly property is required in answers only, even if another part of the schema requires it.
 func TestAReadOnlyPropertyIsNotRequiredOfARequest(t *testing.T) {
 	t.Parallel()
 	const base = `{"type":"object","properties":{"id":{"type":"string","readOnly":true}}}`
@@ -85,8 +85,7 @@ func TestAReadOnlyPropertyIsNotRequiredOfARequest(t *testing.T) {
 	}
 }
 
-// A body that cannot be written is missing where it may be, and the operator is
-// told.
+// A body in an unsupported encoding is left out if it is optional, and the log says so.
 func TestABodyThatCannotBeWrittenIsSaid(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, strings.Replace(petstore, "requestBody: {required: true, content: {multipart", "requestBody: {content: {multipart", 1))
@@ -126,8 +125,8 @@ func TestPatternsOfADescriptionAreBounded(t *testing.T) {
 	}
 }
 
-// What is quoted of a description is marked where it is cut, so that a part of a credential in it
-// is recognised.
+// A truncated quotation of a description has a mark, so that a part of a credential in it is
+// recognised.
 func TestNoPartOfACredentialIsLogged(t *testing.T) {
 	t.Parallel()
 	known := &secret.Redactor{}

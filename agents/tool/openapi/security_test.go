@@ -20,7 +20,7 @@ const schemes = `"header":{"type":"apiKey","in":"header","name":"X-Key"},"query"
 	"basic":{"type":"http","scheme":"Basic"},"bearer":{"type":"http","scheme":"bearer"},"oidc":{"type":"openIdConnect","openIdConnectUrl":"https://x.example"},
 	"oauth":{"type":"oauth2","flows":{"clientCredentials":{"tokenUrl":"/token","scopes":{"read":""}}}},"implicit":{"type":"oauth2","flows":{"implicit":{"authorizationUrl":"https://x.example","scopes":{}}}}`
 
-// What the auth block and the description's security say together.
+// The auth block combined with the description's security.
 func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -43,7 +43,7 @@ func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 		{`[{"header":[]}]`, `[]`, aaif.Auth{Type: "api_key"}, "||||"},
 		{`[{"header":[]}]`, `[{"query":[]}]`, aaif.Auth{Type: "api_key"}, "|key=s3cr%3Aet|||"},
 		{`[{"header":[],"bearer":[]},{"cookie":[]}]`, ``, aaif.Auth{Type: "api_key"}, "||sid=s3cr:et||"},
-		{`[{"basic":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"}, // as it is, and a warning
+		{`[{"basic":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"}, // unchanged, with a warning
 		{`[{"missing":[]}]`, ``, aaif.Auth{Type: "api_key"}, "||||s3cr:et"},
 		{`[{"header":[]}]`, ``, aaif.Auth{Type: "none"}, "||||"},
 		{`[{"header":[]}]`, ``, aaif.Auth{}, "||||"},
@@ -74,7 +74,7 @@ func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 			_, _ = io.WriteString(w, `{}`)
 		}
 		tt.auth.EnvVar = "S"
-		if tt.auth.Type == "oauth2" { // so that the block is whole before the description is read
+		if tt.auth.Type == "oauth2" { // so that the block is complete before the description is read
 			tt.auth.TokenURL = a.url + "/token"
 		}
 		tools, err := a.tools(t, aaif.Tool{Auth: &tt.auth}, Options{})
@@ -91,7 +91,7 @@ func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s %s %s: %q, want %q", tt.security, tt.operation, tt.auth.Type, got, tt.want)
 		}
-		// What the credential fills is no argument; where it does not, it is one.
+		// A parameter that the credential fills is not an argument; otherwise it is one.
 		filled := strings.HasPrefix(tt.want, "s3cr")
 		if has := strings.Contains(string(tools["api"].Definition().Parameters), "X-Key"); has == filled {
 			t.Errorf("%s %s: X-Key is an argument: %v", tt.security, tt.auth.Type, has)
@@ -99,8 +99,7 @@ func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 	}
 }
 
-// The token's URL of the description counts where the auth block has none, and is
-// held to the policy.
+// The description's tokenUrl is used if the auth block has none, and the policy must permit it.
 func TestTheTokenURLOfADescription(t *testing.T) {
 	t.Parallel()
 	set := &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return "a:b", true }}
@@ -164,8 +163,8 @@ func TestADescriptionCannotTakeAnOAuthClientsSecretElsewhere(t *testing.T) {
 	}
 }
 
-// A certificate is shown over TLS alone: an entry with one is refused where its
-// description, or an operation's server, is reached without.
+// A certificate is presented over TLS only: an entry with one is refused if its description, or an
+// operation's server, is reached without TLS.
 func TestMTLSOverPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
 	const text = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"%"}],"paths":{"/x":{"get":{"operationId":"op","responses":{"200":{"description":"ok"}}}}}}`

@@ -70,7 +70,7 @@ func behave(how string) {
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 100_000)+"the end")
 		fmt.Print("1")
 	case "family", "orphan", "daemon":
-		// A child that would wait for ever, and holds our standard output, but for the daemon.
+		// A child that waits for ever and holds our standard output, except the daemon's.
 		child := exec.Command(os.Args[0], "behave", "child")
 		if how != "daemon" {
 			child.Stdout = os.Stdout
@@ -193,8 +193,8 @@ func TestTheProgramRunsInItsDirectory(t *testing.T) {
 	}
 }
 
-// Where the beginning of standard error is cut off in the middle of a credential, the rest
-// of that is not logged.
+// If the beginning of standard error is cut off in the middle of a credential, the rest of the
+// credential is not logged.
 func TestACredentialAtTheCutOfStandardErrorIsRemoved(t *testing.T) {
 	t.Parallel()
 	for cut := 5; cut <= len("hunter2-Kq7Zx2Wd9"); cut++ {
@@ -229,7 +229,7 @@ func TestStandardErrorGoesToTheLogAndIsBounded(t *testing.T) {
 		t.Errorf("log %s", got)
 	}
 	buf.Reset()
-	// Who gets the error of a failed call logs it, once, with what was written.
+	// The caller logs the error of a failed call, once, with the standard error.
 	_, err := newTool(t, "silent failure", log).Call(t.Context(), json.RawMessage(`{}`))
 	if buf.Len() > 0 || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("log %s, error %v", buf.String(), err)
@@ -239,7 +239,7 @@ func TestStandardErrorGoesToTheLogAndIsBounded(t *testing.T) {
 	}
 }
 
-// logged returns the line that the caller logs of a failed call.
+// logged returns the line that the caller logs for a failed call.
 func logged(t *testing.T, err error) string {
 	t.Helper()
 	var failure *tool.Error

@@ -5,7 +5,7 @@ import (
 	"net/url"
 )
 
-// URLOf is the URL that a call would ask for.
+// URLOf returns the URL that a call would request.
 func (t *Tool) URLOf(args json.RawMessage) (*url.URL, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(args, &members); err != nil {

@@ -144,7 +144,7 @@ func TestArgumentsDoNotRepeatParametersOfTheEndpoint(t *testing.T) {
 	var uri atomic.Pointer[string]
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { u := r.URL.RequestURI(); uri.Store(&u) })
 	schema := json.RawMessage(`{"type":"object","properties":{"q":{},"tag":{}}}`)
-	for _, tt := range []struct{ endpoint, args, want string }{ // want is "" of what is refused
+	for _, tt := range []struct{ endpoint, args, want string }{ // want is "" if the call is refused
 		{"GET {U}/x?tenant=acme&q={q}", `{"q":"a","tenant":"other"}`, ""},
 		{"GET {U}/x?%74enant=acme", `{"tenant":"other"}`, ""},
 		{"DELETE {U}/x?tenant", `{"Tenant":"other"}`, ""},
@@ -197,13 +197,13 @@ func TestEndpointsThatAreRefused(t *testing.T) {
 			t.Errorf("%.60q: %v, want %q", endpoint, err, want)
 		}
 	}
-	// Nothing is active where nothing is allowed.
+	// Without any permission nothing can be opened.
 	if _, err := rest.Open(&aaif.Tool{Name: "t", Description: "d", Endpoint: "https://api.example.com/"}, outbound.Access{}); !errors.Is(err, outbound.ErrRefused) {
 		t.Error(err)
 	}
 }
 
-// What of an auth block cannot be done is an error of Open, not of a call.
+// Unsupported settings of an auth block are an error of Open, not of a call.
 func TestMTLSOverPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
 	acc := access(t, "http://api.example.com", "api.example.com")
@@ -327,8 +327,8 @@ func (l *one) Take(context.Context, int) (func(context.Context), error) {
 }
 func (l *one) Spent(context.Context, int) {}
 
-// A call that was answered with a redirect counts against the rate limit, and its
-// error does not invite to a second one.
+// A call that was answered with a redirect counts against the rate limit, and its error does not
+// suggest a retry.
 func TestACallThatWasRedirectedCounts(t *testing.T) {
 	t.Parallel()
 	var orders atomic.Int32
@@ -415,7 +415,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever is filled in, it stays with the host, below the fixed part of the path.
+		// Whatever is filled in, the URL keeps the host and the fixed part of the path.
 		if u.Hostname() != "api.example.com" && !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "api.example.com") || u.User != nil || u.Fragment != "" {
 			t.Fatalf("%q with %s leads to %s", endpoint, args, u)
 		}

@@ -22,8 +22,8 @@ import (
 
 const desk = "agent.travel_desk"
 
-// The program publishes its template and books on both lanes; the same values are the
-// same booking, and values that do not fit do not reach it.
+// The program publishes its template and books on both lanes; equal values give the same booking,
+// and invalid values do not reach it.
 func TestTheDeskBooks(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A pool with as many keys as there may be, and all that is counted of them, is stored.
+// A pool with the maximum of keys and counts can be stored.
 func TestAPoolFullOfKeysIsStored(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{"default": {}, "a small one": {MaxBytes: 64 << 10}, "a long window": {Window: Duration(360 * day)}} {
@@ -55,7 +55,7 @@ func TestAPoolFullOfKeysIsStored(t *testing.T) {
 	}
 }
 
-// What was counted of a key goes with it, so that it takes no room from other keys.
+// The counts of a retired key are removed, so that they take no room from other keys.
 func TestARetiredKeyHasNoCounts(t *testing.T) {
 	t.Parallel()
 	for _, to := range []State{Retired, Rejected} {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The pool drops a wish that a key covers when no client has said it for long, and with the key
-// at the latest. Otherwise such wishes would fill the pool, and keep new ones out.
+// The pool removes a cluster that was assigned to a key when it gets no votes for long, and at the
+// latest with the key. Otherwise such clusters would fill the pool, and prevent new ones.
 func TestAbsorbedWishesGo(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true})
@@ -38,7 +38,7 @@ func TestAbsorbedWishesGo(t *testing.T) {
 	if taken("cabin") != 1 || taken("dogs") != 1 {
 		t.Errorf("after a month without them: %d and %d", taken("cabin"), taken("dogs"))
 	}
-	// One that a client still has goes with the key.
+	// A cluster with recent votes is removed with the key.
 	for i := range 10 {
 		p.says("agent.frequent", wish(3, "dogs"), at.Add(time.Duration(i)*time.Minute))
 	}
@@ -55,7 +55,8 @@ func TestAbsorbedWishesGo(t *testing.T) {
 	}
 }
 
-// A key that an operator had to approve gets no other description without one (SDSI 7).
+// The description of a key that an operator has approved is not changed without an operator (SDSI
+// 7).
 func TestAnApprovedKeyIsNotRefined(t *testing.T) {
 	t.Parallel()
 	for approved, want := range map[bool]int{false: 2, true: 1} {

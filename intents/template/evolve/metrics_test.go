@@ -7,7 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// What a client means by a key of its own says nothing of another client's key of that name.
+// A judgement about a client's own key does not count for another client's key of the same name.
 func TestAJudgementIsOfTheClientsOwnKey(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true})

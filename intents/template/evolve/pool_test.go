@@ -34,19 +34,19 @@ func newPool(t testing.TB, cfg Config) *Pool {
 	return p
 }
 
-// wish returns a fragment: texts of the same number are alike.
+// wish returns a fragment; fragments with the same number are similar.
 func wish(number int, text string) Fragment {
 	v := make([]float32, 64)
 	v[number%64] = 1
 	return Fragment{text, v}
 }
 
-// says has a client make a wish.
+// says lets a client make a wish.
 func (p *Pool) says(client string, f Fragment, now time.Time) {
 	p.Observe(Observation{Client: Client(client), Fragments: []Fragment{f}}, now)
 }
 
-// propose makes keys of all that is ripe.
+// propose makes keys from all ripe clusters.
 func propose(t testing.TB, p *Pool, now time.Time) (n int) {
 	t.Helper()
 	for _, c := range p.Ripe(now) {
@@ -62,7 +62,7 @@ func propose(t testing.TB, p *Pool, now time.Time) (n int) {
 	return n
 }
 
-// many has n clients make a wish, in the same hour.
+// many lets n clients make a wish, in the same hour.
 func many(p *Pool, n int, f Fragment, now time.Time) {
 	for i := range n {
 		p.says(fmt.Sprintf("agent.c%d", i), f, now.Add(time.Duration(i)*time.Minute))
@@ -124,14 +124,14 @@ func TestBothGatesMustBeOpen(t *testing.T) {
 	}
 }
 
-// days has n clients make a wish on each of the days before start.
+// days lets n clients make a wish on each of the days before start.
 func days(p *Pool, n, of int) {
 	for d := of - 1; d >= 0; d-- {
 		many(p, n, wish(1, "a window seat"), start.Add(-time.Duration(d)*day))
 	}
 }
 
-// nearly has three clients make a wish, and three one that has a similarity to it.
+// nearly lets three clients make a wish, and three others a wish with a given similarity to it.
 func nearly(p *Pool, cosine float64) {
 	first, second := make([]float32, 64), make([]float32, 64)
 	first[1], second[1], second[2] = 1, float32(cosine), float32(math.Sqrt(1-cosine*cosine))
@@ -144,7 +144,7 @@ func nearly(p *Pool, cosine float64) {
 	}
 }
 
-// One client cannot vote ten times, and all that do not sign are one client.
+// One client cannot vote ten times, and all senders without signatures are one client.
 func TestOneClientHasOneVoteADay(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{})
@@ -173,7 +173,7 @@ func TestARequestThatIsRepeatedCountsOnce(t *testing.T) {
 	}
 }
 
-// What several clients say leads to a key; its description has their words, and no others.
+// A wish of several clients becomes a key; its description has only their common words.
 func TestAKeyComesOfAWish(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{})
@@ -239,7 +239,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A name that is taken refines the description there, and adds no second key.
+// A proposal with the name of an existing key improves that key's description, and adds no second
+// key.
 func TestACollisionRefines(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{})
@@ -263,8 +264,8 @@ func TestACollisionRefines(t *testing.T) {
 	}
 }
 
-// So does the name by which the agent's own schema knows a key: a new key of that name could not
-// be beside it.
+// So does a key's name in the agent's own schema, because a new key of that name would collide with
+// it.
 func TestACollisionWithAPropertyRefines(t *testing.T) {
 	t.Parallel()
 	p, tpl := newPool(t, Config{}), base(t)
@@ -449,7 +450,8 @@ func TestALifeThatEnds(t *testing.T) {
 	}
 }
 
-// A stable key that clients do not use any more goes; one that is used stays, and is renewed.
+// A stable key that clients do not use any more is deprecated; one that is used stays, and is
+// renewed.
 func TestStableKeysAreAssessed(t *testing.T) {
 	t.Parallel()
 	for _, used := range []int{0, 20} {
@@ -526,8 +528,8 @@ func TestTenKeysAreOnTrial(t *testing.T) {
 	}
 }
 
-// A key that waits gets the place of a trial that ends at the moment at which it would have
-// waited for too long: it was queued until that trial was decided.
+// A waiting key gets the place of a trial that ends at the same moment as its own wait: it waited
+// until that trial was decided.
 func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{MaxTrials: 2})
@@ -545,7 +547,7 @@ func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
 	}
 }
 
-// A template gets so many keys at once, and the others wait.
+// The number of keys beside a template is bounded; further keys wait.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{MaxKeys: 2})
@@ -558,8 +560,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// A key that has retired makes room for another one, and its wish begins anew: it can become a
-// key again.
+// A retired key makes room for another one, and its wish can become a key again.
 func TestARetiredKeyThatMakesRoomLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := onTrial(t, Config{})
@@ -577,7 +578,7 @@ func TestARetiredKeyThatMakesRoomLeavesNothing(t *testing.T) {
 	}
 }
 
-// A client's own keys on trial count with those of all.
+// A client's own keys on trial count together with those for all.
 func TestTrialsOfOneClientAreBounded(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true, MaxTrials: 3})
@@ -599,8 +600,8 @@ func TestTrialsOfOneClientAreBounded(t *testing.T) {
 	}
 }
 
-// What a model makes of a cluster is optional, and its description has an example of what
-// clients have said (SDSI 6.2.2), whatever the model says.
+// A key that a model makes is always optional, and its description always has an example of the
+// cluster (SDSI 6.2.2).
 func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 	t.Parallel()
 	for description, added := range map[string]bool{"Where to sit.": true, "Where to sit. Example mapping: 'Window seat' -> true.": false} {
@@ -617,7 +618,7 @@ func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 	}
 }
 
-// A list of words is for the script that it is in.
+// A list of words covers only its own script.
 func TestWordsOfOneScriptReadNoOther(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -640,7 +641,7 @@ func TestSensitiveKeysWait(t *testing.T) {
 	for text, want := range map[string]bool{
 		"pay by invoice": true, "my passport": true, "admin access": true, "Rabatt geben": true, "refund me": true,
 		"a window seat": false, "gluten free meal": false, "quiet cabin": false, "Käse vom Büffet": false,
-		// Letters that look like those of the words; a name has three words.
+		// Letters that look like those of the words; a name has at most three words.
 		"window seat now ｒｅｆｕｎｄ": true, "window seat now 𝐩𝐚𝐲𝐦𝐞𝐧𝐭": true, "window seat now réfund": true, "window seat now ⓘⓖⓝⓞⓡⓔ": true,
 	} {
 		p := newPool(t, Config{})
@@ -705,14 +706,14 @@ func TestAnOperatorDecides(t *testing.T) {
 	if err := p.Approve("cats", "human.ops", start); err == nil {
 		t.Error("a rejected key was approved")
 	}
-	// It is not proposed again, whatever clients say.
+	// It is not proposed again, whatever clients send.
 	many(p, 9, wish(2, "cats"), start.Add(48*time.Hour))
 	if n := len(p.Ripe(start.Add(49 * time.Hour))); n != 0 {
 		t.Errorf("%d clusters are ripe", n)
 	}
 }
 
-// A client that repeats a wish has a key of its own, which others do not see.
+// A client that repeats a wish gets a key of its own, which others do not see.
 func TestAKeyOfAClientsOwn(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true})
@@ -733,7 +734,7 @@ func TestAKeyOfAClientsOwn(t *testing.T) {
 	}
 }
 
-// Nothing of a client is left.
+// No data of a client remains.
 func TestForgetIsWhole(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true, Anonymity: 2})
@@ -762,8 +763,8 @@ func TestForgetIsWhole(t *testing.T) {
 	}
 }
 
-// The others' votes for a wish stay when the client that has said it first is forgotten, if
-// enough others have said it. Otherwise the vector, which is of its words, goes.
+// If the first client of a cluster is forgotten, the others' votes stay if there are enough of
+// them. Otherwise the cluster is removed, because its vector comes from that client's words.
 func TestForgettingTheFirstClientKeepsTheVotesOfOthers(t *testing.T) {
 	t.Parallel()
 	for others, want := range map[int]int{1: 0, 2: 1, 4: 1} {
@@ -782,8 +783,8 @@ func TestForgettingTheFirstClientKeepsTheVotesOfOthers(t *testing.T) {
 	}
 }
 
-// Neither a flood nor long vectors make a pool grow beyond its bounds, and a flood of one
-// client does not push out what others say.
+// Neither a flood nor long vectors make a pool grow beyond its bounds, and a flood of one client
+// does not displace the wishes of others.
 func TestAPoolIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{MaxClusters: 50, MaxBytes: 64 << 10})

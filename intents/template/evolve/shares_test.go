@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// crowd has n payloads of 40 clients a day, of which every second one has the key.
+// crowd observes n payloads of 40 clients in a day; every second one has the key.
 func crowd(p *Pool, n int, now time.Time) {
 	for i := range n {
 		client := Client(fmt.Sprint("agent.c", i%40))
@@ -20,7 +20,7 @@ func crowd(p *Pool, n int, now time.Time) {
 	}
 }
 
-// One client, however much it sends, moves no key by itself.
+// No single client, however much it sends, determines the state of a key.
 func TestNoClientMovesAKeyAlone(t *testing.T) {
 	t.Parallel()
 	const loud = "agent.loud"
@@ -77,8 +77,7 @@ func TestFewClientsCount(t *testing.T) {
 	}
 }
 
-// The table is bounded, and finds a client that does more than its share among any number
-// of others.
+// The table is bounded, and tracks a client with more than its share among any number of others.
 func TestSharesFollowTheBusiest(t *testing.T) {
 	t.Parallel()
 	l := limit{least: 5, part: 32, follow: 64}
@@ -104,7 +103,7 @@ func TestSharesFollowTheBusiest(t *testing.T) {
 	}
 }
 
-// A plural, or another order of the words, is no other key.
+// A name that differs only in a plural, or in the order of its words, means the same key.
 func TestAPluralRefines(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{})
@@ -122,7 +121,7 @@ func TestAPluralRefines(t *testing.T) {
 	}
 }
 
-// Keys that have retired are no reason to refuse a new one.
+// A new key is not refused because of retired ones.
 func TestRetiredKeysMakeRoom(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{})
