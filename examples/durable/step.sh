@@ -1,5 +1,5 @@
 #!/bin/sh
-# step.sh NAME: a step that takes STEP_SECONDS (default 5; a worker hands the
+# step.sh NAME: a step that takes STEP_SECONDS (default 5; a worker passes the
 # variable on with --program-env STEP_SECONDS) and then has its
 # effect, a line in the file steps.log. It has it once for each idempotency key,
 # however often it is called: so it is safe to repeat.
