@@ -21,8 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Config is what an operator permits and provides. Every section is optional;
-// the zero Config means the same as no configuration.
+// Config has the operator's permissions, endpoints and limits. Every section is optional; the zero
+// Config means the same as no configuration.
 type Config struct {
 	// Models are the models that documents may name.
 	Models Models `json:"models,omitzero"`

@@ -8,18 +8,16 @@ import (
 	"strings"
 )
 
-// Telemetry is what an operator permits agents to report, and to which
-// collectors, beyond the OTEL_* variables of the process.
+// Telemetry has the operator's permissions for telemetry of agents, and for its collectors, beyond
+// the OTEL_* variables of the process.
 type Telemetry struct {
 	// Content adds texts to spans: prompts, answers, arguments and results of
 	// tools. Default false.
 	Content bool `json:"content,omitempty"`
 
-	// Endpoints are the collectors that documents may name in
-	// telemetry.otlp_endpoint, by scheme, host and port:
-	// "https://otel.example:4318". Documents may come from strangers, and
-	// telemetry reveals much. Default none: everything is sent to the collector
-	// of the OTEL_* variables.
+	// Endpoints are the collectors that documents may name in telemetry.otlp_endpoint, by scheme,
+	// host and port: "https://otel.example:4318". Documents may be untrusted, and telemetry reveals
+	// much. Default none: everything is sent to the collector of the OTEL_* variables.
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 

@@ -193,7 +193,7 @@ func TestTheFillerTakesOffTheFence(t *testing.T) {
 	}
 }
 
-// A client that requires signatures takes no unsigned template (SDSI 7).
+// A client that requires signatures refuses an unsigned template (SDSI 7).
 func TestAnUnsignedTemplateIsRefused(t *testing.T) {
 	t.Parallel()
 	signer, key, err := sign.NewKey("trams", sign.Ed25519, trams)

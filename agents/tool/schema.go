@@ -15,9 +15,9 @@ type Validator interface {
 // Compiler makes a Validator from a JSON Schema.
 type Compiler func(schema json.RawMessage) (Validator, error)
 
-// CompileSchema is the [Compiler] that Guard uses by default: [schema.Compile],
-// which bounds schemas and the work of validation, because schemas and values
-// may come from strangers. Formats are enforced.
+// CompileSchema is the [Compiler] that Guard uses by default: [schema.Compile], which bounds
+// schemas and the work of validation, because schemas and values may be untrusted. Formats are
+// enforced.
 func CompileSchema(raw json.RawMessage) (Validator, error) {
 	return schema.Compile(raw)
 }

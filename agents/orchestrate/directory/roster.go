@@ -119,8 +119,8 @@ func (d *Directory) survey(ctx context.Context, fresh time.Duration) {
 	}
 }
 
-// join adds one worker to its entity. Its metadata may come from a stranger;
-// its size is bounded by that of a message.
+// join adds one worker to its entity. Its metadata may be untrusted; the size of a message bounds
+// them.
 func join(workers map[string]*worker, i *mesh.Instance) {
 	w := workers[i.Entity]
 	if w == nil {

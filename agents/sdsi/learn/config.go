@@ -37,7 +37,7 @@ type Config struct {
 	Rules evolve.Config
 	// Induce makes a key from a cluster. Default: [evolve.Rules].
 	Induce func(ctx context.Context, c evolve.Cluster, t *template.Template) (template.Key, error)
-	// Judge reports whether a value is what the client's words mean. sure is false if it cannot
+	// Judge reports whether a value means what the client's words say. sure is false if it cannot
 	// decide. Default: the embedder compares the client's words with the words that the key was
 	// made from.
 	Judge func(ctx context.Context, j Judgement) (aligned, sure bool, err error)
@@ -73,7 +73,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Judgement is the question whether a value is what a client's words mean.
+// A Judgement is the question whether a value means what the client's words say.
 type Judgement struct {
 	Key      template.Key
 	Value    json.RawMessage

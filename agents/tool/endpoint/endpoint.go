@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Endpoint is what a tool calls. It is safe for concurrent use.
+// Endpoint is the HTTP endpoint that a tool calls. It is safe for concurrent use.
 type Endpoint struct {
 	Tool   string // its name, for errors
 	Method string

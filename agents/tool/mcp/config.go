@@ -180,8 +180,7 @@ type Config struct {
 	Redactor tool.Redactor
 }
 
-// Progress is a server's report about a running call. Its content may come from
-// a stranger.
+// Progress is a server's report about a running call. Its content is untrusted.
 type Progress struct {
 	Server, Tool    string
 	Progress, Total float64 // Total is 0 if unknown

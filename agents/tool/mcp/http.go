@@ -33,7 +33,7 @@ type wire struct {
 	next  http.RoundTripper
 	life  context.Context
 	max   int
-	flood func() // ends the session of a server that sends requests and takes no answers
+	flood func() // ends the session of a server that sends requests and reads no answers
 
 	answering atomic.Int32 // answers to the server's requests that the server has not read yet
 }
