@@ -160,13 +160,13 @@ func TestConnectionsHaveTheNamesOfTheirCommands(t *testing.T) {
 	if code, words := listAgents(t, map[string]string{"NATS_URL": srv.ClientURL()}); code != exitOK {
 		t.Fatal(code, words)
 	}
-	resp, err := http.Get(srv.MonitorURL() + "/connz?state=all")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	all, err := io.ReadAll(resp.Body)
-	if err != nil || !bytes.Contains(all, []byte(`"aeemesh agents list"`)) {
-		t.Errorf("%s, %v", all, err)
-	}
+	natstest.Eventually(t, "the closed connection is listed", func() bool {
+		resp, err := http.Get(srv.MonitorURL() + "/connz?state=all")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		all, err := io.ReadAll(resp.Body)
+		return err == nil && bytes.Contains(all, []byte(`"aeemesh agents list"`))
+	})
 }

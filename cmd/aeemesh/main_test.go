@@ -40,10 +40,12 @@ func TestMain(m *testing.M) {
 // writes what cmp compares into the scripts.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	if signal.Ignored(syscall.SIGHUP) { // under nohup; what is started from here is to hear it
-		hangups := make(chan os.Signal, 1)
-		signal.Notify(hangups, syscall.SIGHUP)
-		t.Cleanup(func() { signal.Stop(hangups) })
+	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt} { // ignored under nohup, and in the background of a shell script; what is started from here is to hear them
+		if signal.Ignored(s) {
+			ignored := make(chan os.Signal, 1)
+			signal.Notify(ignored, s)
+			t.Cleanup(func() { signal.Stop(ignored) })
+		}
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
