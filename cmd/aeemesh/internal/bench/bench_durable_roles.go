@@ -157,6 +157,8 @@ func (r *roleFlags) rawTask(conn *nats.Conn, js natsjs.JetStream) (func(context.
 		select {
 		case <-answers[i]:
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(10 * time.Second):
 			return errors.New("no answer within 10s")
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,21 +24,22 @@ import (
 // benchBare is the agent of these tasks.
 const benchBare = "agent.bare"
 
-// benchSubjects returns the subjects of a run's document and of its reply, and the pattern
-// of both.
-func benchSubjects(id string) (document, reply, both string) {
-	run := "." + benchBare + "." + id
-	return "$KV.aee_state" + run, "$KV.aee_reply" + run, "$KV.*" + run
-}
+// The subjects of these tasks' runs, without the id of the run.
+var (
+	bareDocuments = strings.TrimSuffix(jetstream.RunSubjects(subject.Map{}, benchBare), "*")
+	bareReplies   = strings.TrimSuffix(jetstream.ReplySubjects(subject.Map{}, benchBare), "*")
+)
+
+// bareRun returns the pattern of both subjects of a run.
+func bareRun(id string) string { return "$KV.*." + benchBare + "." + id }
 
 // expect makes the headers of a write that is stored only if seq is the last sequence of
 // a run.
 func expect(id string, seq uint64) nats.Header {
-	_, _, both := benchSubjects(id)
 	return nats.Header{
 		natsjs.ExpectedStreamHeader:          {"KV_" + jetstream.BucketState},
 		natsjs.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(seq, 10)},
-		natsjs.ExpectedLastSubjSeqSubjHeader: {both},
+		natsjs.ExpectedLastSubjSeqSubjHeader: {bareRun(id)},
 	}
 }
 
@@ -55,13 +57,12 @@ func benchBareWorker(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, 
 	gathered := jetstream.Gather(js)
 	end := func(msg natsjs.Msg) error {
 		id := msg.Headers().Get(natsjs.MsgIDHeader)
-		document, reply, _ := benchSubjects(id)
 		var found *natsjs.APIError
-		_, err := gathered.PublishMsg(ctx, &nats.Msg{Subject: document, Header: expect(id, math.MaxInt64)})
+		_, err := gathered.PublishMsg(ctx, &nats.Msg{Subject: bareDocuments + id, Header: expect(id, math.MaxInt64)})
 		if !errors.As(err, &found) || found.ErrorCode != natsjs.JSErrCodeStreamWrongLastSequence {
 			return fmt.Errorf("look for run %s: %w", id, err)
 		}
-		if _, err := gathered.PublishMsg(ctx, &nats.Msg{Subject: reply, Header: expect(id, 0), Data: msg.Data()}); err != nil {
+		if _, err := gathered.PublishMsg(ctx, &nats.Msg{Subject: bareReplies + id, Header: expect(id, 0), Data: msg.Data()}); err != nil {
 			return fmt.Errorf("end run %s: %w", id, err)
 		}
 		if err := conn.Publish(msg.Headers().Get(benchReplyTo), msg.Data()); err != nil {
@@ -124,6 +125,8 @@ func (r *roleFlags) bareTask(conn *nats.Conn, js natsjs.JetStream) (func(context
 		select {
 		case <-answers:
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(10 * time.Second):
 			return errors.New("no answer within 10s")
 		}
