@@ -221,7 +221,7 @@ func TestWorkersDieDuringAMove(t *testing.T) {
 	} {
 		t.Run(tt.who+" "+string(tt.at), func(t *testing.T) {
 			t.Parallel()
-			m := newMovement(t)
+			m := newMovement(t, shortLease)
 			m.source.speak(wordsInTurn + 2)
 			for range wordsInTurn + 2 {
 				within(t, "a word", m.source.told)
@@ -249,7 +249,7 @@ func TestWorkersDieDuringAMove(t *testing.T) {
 // to which the server hands the source's message because the source is gone.
 func TestAMoveRacesARedelivery(t *testing.T) {
 	t.Parallel()
-	m := newMovement(t)
+	m := newMovement(t, shortLease)
 	m.source.speak(wordsInTurn + 2)
 	for range wordsInTurn + 2 {
 		within(t, "a word", m.source.told)
