@@ -121,9 +121,15 @@ func serverConfig(a *session.App, cmd *cobra.Command, f *upFlags) (natsd.Config,
 	if cmd.Flags().Changed("monitor") && f.monitor == 0 {
 		cfg.MonitorPort = natsd.RandomPort
 	}
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{"port", f.port}, {"websocket", f.websocket}, {"monitor", f.monitor}} {
+		if p.port < 0 || p.port > 65535 {
+			return cfg, outcome.Usagef(cmd, "--%s %d: a port is from 0 to 65535", p.flag, p.port)
+		}
+	}
 	switch {
-	case f.port < 0 || f.port > 65535 || f.websocket < 0 || f.websocket > 65535 || f.monitor < 0 || f.monitor > 65535:
-		return cfg, outcome.Usagef(cmd, "a port is from 0 to 65535")
 	case f.port == 0:
 		cfg.Port = natsd.RandomPort
 	case f.config == "" || cmd.Flags().Changed("port"):

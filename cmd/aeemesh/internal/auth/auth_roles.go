@@ -164,6 +164,16 @@ func permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole
 			}
 			workerPermissions(m, f, r, entity, add)
 		}
+		for _, flag := range []struct {
+			name     string
+			entities []string
+		}{{"calls", f.calls}, {"takes-over-from", f.takesOver}} {
+			for _, entity := range flag.entities {
+				if err := subject.ValidateEntity(entity); err != nil {
+					return p, outcome.Usagef(cmd, "--%s: %w", flag.name, err)
+				}
+			}
+		}
 		calls, takesOver := append(f.calls, r.named.calls...), append(f.takesOver, r.named.takesOver...)
 		add(perms.Call(m, f.durable, calls...))
 		if f.durable && slices.ContainsFunc(calls, func(e string) bool { return subject.EntityType(e) == subject.TypeHuman }) {

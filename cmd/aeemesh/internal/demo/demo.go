@@ -107,7 +107,7 @@ func Scratch() (dir string, remove func() error, err error) {
 
 func (d *demo) run(ctx context.Context) (err error) {
 	if d.port < 0 || d.port > 65535 {
-		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
+		return outcome.Usagef(d.cmd, "--port %d: a port is from 0 to 65535", d.port)
 	}
 	session.OutliveReaders() // "demo | head" must not leave the workers behind
 	var remove func() error

@@ -61,6 +61,9 @@ func (f *MessageFlags) Build(a *session.App, cmd *cobra.Command, to string, payl
 			kind = envelope.TypeEvent
 		}
 	}
+	if err := f.check(cmd); err != nil {
+		return nil, err
+	}
 	intent := f.intent
 	if err := intents.CheckName(intent); intent != "" && err != nil {
 		return nil, outcome.Usagef(cmd, "--intent: %w", err)
@@ -92,6 +95,29 @@ func (f *MessageFlags) Build(a *session.App, cmd *cobra.Command, to string, payl
 		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return e, nil
+}
+
+// check refuses wrong values of flags, before they are in an envelope, whose errors name its fields.
+func (f *MessageFlags) check(cmd *cobra.Command) error {
+	for _, w := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"type", f.Kind, []string{"task", "result", "event", "error", "stream"}},
+		{"priority", f.priority, []string{"low", "normal", "high", "urgent"}},
+		{"decision-evidence", f.decisionEvidence, []string{"none", "minimal", "standard", "full"}},
+	} {
+		if w.value == "" && w.flag != "priority" {
+			continue
+		}
+		if err := outcome.OneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
+			return err
+		}
+	}
+	if f.corr != "" && utf8.RuneCountInString(f.corr) < 8 {
+		return outcome.Usagef(cmd, "--corr %q: it has at least 8 characters", f.corr)
+	}
+	return nil
 }
 
 // requireKeys are the keys of requires that this mesh knows

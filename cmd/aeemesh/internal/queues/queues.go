@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -47,9 +47,9 @@ with tasks that no worker takes are named.`,
 			entity := ""
 			if len(args) == 1 {
 				entity = args[0]
-			}
-			if err := runs.CheckEntity(cmd, entity); err != nil {
-				return err
+				if err := subject.ValidateEntity(entity); err != nil {
+					return outcome.Usagef(cmd, "%w", err)
+				}
 			}
 			if every < 0 || wait <= 0 {
 				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")

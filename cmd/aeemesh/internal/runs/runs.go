@@ -256,13 +256,13 @@ func EntityFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 
-// CheckEntity refuses an invalid entity.
+// CheckEntity refuses an invalid entity of --entity; "" is none.
 func CheckEntity(cmd *cobra.Command, entity string) error {
 	if entity == "" {
 		return nil
 	}
 	if err := subject.ValidateEntity(entity); err != nil {
-		return outcome.Usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "--entity: %w", err)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -116,10 +117,8 @@ that it cannot be told whether it takes less, it counts as if it did.`,
   aeemesh schema diff flight_v1 flight_v2 --entity agent.flights`,
 		Args: outcome.Arguments("OLD", "NEW"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if entity != "" {
-				if err := checkEntity(cmd, entity); err != nil {
-					return err
-				}
+			if err := subject.ValidateEntity(entity); entity != "" && err != nil {
+				return outcome.Usagef(cmd, "--entity: %w", err)
 			}
 			var both [2]*template.Template
 			load := func(read func(name string) ([]byte, error)) error {

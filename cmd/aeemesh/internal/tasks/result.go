@@ -54,6 +54,9 @@ and runs are searched: --follow then waits for a task that a worker has begun.`,
 			case entity != "" && len(args) == 2 && args[1] != entity:
 				return outcome.Usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
 			case entity != "" && len(args) == 1:
+				if err := runs.CheckEntity(cmd, entity); err != nil {
+					return err
+				}
 				args = append(args, entity)
 			}
 			return awaitResult(a, ctx, cmd, args, follow)

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,8 +74,17 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 		}
 		o.Limits[name] = have
 	}
-	if err := o.Validate(); err != nil {
-		return o, outcome.Usagef(cmd, "%w", err)
+	var bad []error
+	for _, of := range []struct {
+		flag string
+		jetstream.Options
+	}{{"entity", jetstream.Options{Entities: o.Entities}}, {"only", jetstream.Options{Only: o.Only}}, {"replicas", jetstream.Options{Replicas: o.Replicas}}, {"limit", jetstream.Options{Limits: o.Limits}}} {
+		if err := of.Validate(); err != nil {
+			bad = append(bad, fmt.Errorf("--%s: %w", of.flag, err))
+		}
+	}
+	if len(bad) > 0 {
+		return o, &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
 	}
 	return o, nil
 }

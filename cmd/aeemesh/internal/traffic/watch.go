@@ -95,7 +95,7 @@ func watchTraffic(a *session.App, ctx context.Context, cmd *cobra.Command, f *wa
 	}
 	if f.entity != "" {
 		if err := subject.ValidateEntity(f.entity); err != nil {
-			return outcome.Usagef(cmd, "%w", err)
+			return outcome.Usagef(cmd, "--entity: %w", err)
 		}
 	}
 	if f.since < 0 || f.count < 0 {
