@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,6 +63,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
 		next.Subjects = all
 	}
+	c.permanent(spec, have, &want)
 	set(c, "no_ack", &next.NoAck, want.NoAck)
 	set(c, "allow_direct", &next.AllowDirect, want.AllowDirect)
 	set(c, "allow_rollup_hdrs", &next.AllowRollup, want.AllowRollup)
@@ -72,7 +74,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 	set(c, "deny_delete", &next.DenyDelete, have.DenyDelete || want.DenyDelete)
 	set(c, "allow_msg_ttl", &next.AllowMsgTTL, have.AllowMsgTTL || want.AllowMsgTTL)
 	set(c, "allow_msg_schedules", &next.AllowMsgSchedules, have.AllowMsgSchedules || want.AllowMsgSchedules)
-	if h := have.SubjectDeleteMarkerTTL; h > 0 && want.AllowMsgTTL { // a marker would look like a message, and requires roll-ups
+	if h := have.SubjectDeleteMarkerTTL; h > 0 && (want.AllowMsgTTL || !want.AllowRollup) { // a marker would look like a message, and requires roll-ups
 		c.differ("subject_delete_marker_ttl", h.String(), "none", "")
 		next.SubjectDeleteMarkerTTL = 0
 	}
@@ -81,11 +83,17 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		next.SubjectTransform = nil
 	}
 	set(c, "discard", &next.Discard, want.Discard)
+	if want.Retention != natsjs.WorkQueuePolicy { // a key with a full history could not be written any more
+		set(c, "discard_new_per_subject", &next.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	}
+	// They would remove consumers of idle agents, and refuse those of readers.
+	set(c, "consumer_limits.inactive_threshold", &next.ConsumerLimits.InactiveThreshold, 0)
+	set(c, "consumer_limits.max_ack_pending", &next.ConsumerLimits.MaxAckPending, 0)
 	if spec.Kind == KindStream && !want.NoAck && have.Duplicates < want.Duplicates && (have.MaxAge == 0 || have.MaxAge >= want.Duplicates) {
 		set(c, "duplicate_window", &next.Duplicates, want.Duplicates)
 	}
 	c.limits(opts, spec, info, want, &next)
-	c.dropping(have, want)
+	c.breaking(spec, next, want)
 	c.want = next
 	c.Reserves = max(next.MaxBytes, 0) - max(have.MaxBytes, 0)
 	c.setAction()
@@ -215,27 +223,62 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 // most a tenth of the new age.
 const lowerMargin = time.Minute
 
-// dropping records limits that an operator set on a work queue and that make the server
-// drop accepted tasks.
-func (c *Change) dropping(have, want natsjs.StreamConfig) {
-	if want.Retention != natsjs.WorkQueuePolicy {
-		return
+// permanent records settings that an operator has turned on, that break a promise of the mesh,
+// and that no server turns off again. It takes from want what the server refuses with them.
+func (c *Change) permanent(spec Spec, have natsjs.StreamConfig, want *natsjs.StreamConfig) {
+	const kept = "a server does not turn it off again: "
+	if have.AllowMsgSchedules && !want.AllowMsgSchedules {
+		c.breaks("allow_msg_schedules", "true", "false", kept+"with it come roll-ups, by which a user who may publish one message purges the whole stream")
+		want.AllowRollup, want.Discard = true, natsjs.DiscardOld
 	}
-	const kept = "its operator's: tasks beyond it are dropped without notice"
-	if have.MaxAge > 0 {
-		c.differ("max_age", have.MaxAge.String(), "no limit", kept)
-	}
-	if want.Discard != natsjs.DiscardOld {
-		return
-	}
-	for _, l := range []struct {
-		field string
-		have  int64
-	}{{"max_bytes", have.MaxBytes}, {"max_msgs", have.MaxMsgs}, {"max_msgs_per_subject", have.MaxMsgsPerSubject}} {
-		if l.have > 0 {
-			c.differ(l.field, strconv.FormatInt(l.have, 10), "no limit", kept)
+	if have.DenyPurge {
+		want.AllowRollup = false
+		if spec.Kind != KindStream {
+			c.breaks("deny_purge", "true", "false", kept+"nothing in it can be removed for good")
 		}
 	}
+	if have.DenyDelete && (spec.Name == StreamWork || spec.Name == StreamDead) {
+		c.breaks("deny_delete", "true", "false", kept+"none of its tasks can be removed by hand")
+	}
+}
+
+// breaking records settings of the operator's that break a promise of the mesh, and that are not
+// changed: limits that make the server drop or refuse what was accepted, and messages that leave or
+// enter the stream without the permissions of the mesh.
+func (c *Change) breaking(spec Spec, have, want natsjs.StreamConfig) {
+	const dropped = "its operator's: tasks beyond it are dropped without notice"
+	limit := func(field string, have int64, kept string) {
+		if have > 0 {
+			c.breaks(field, strconv.FormatInt(have, 10), "no limit", kept)
+		}
+	}
+	if have.MaxAge > 0 && spec.Kind == KindObjects {
+		c.breaks("max_age", have.MaxAge.String(), "no limit", "its operator's: large checkpoints of runs that go on are dropped without notice")
+	}
+	if want.Retention == natsjs.WorkQueuePolicy {
+		if have.MaxAge > 0 {
+			c.breaks("max_age", have.MaxAge.String(), "no limit", dropped)
+		}
+		if want.Discard == natsjs.DiscardOld {
+			limit("max_bytes", have.MaxBytes, dropped)
+			limit("max_msgs", have.MaxMsgs, dropped)
+		}
+		if !have.DiscardNewPerSubject { // else a task beyond it is refused
+			limit("max_msgs_per_subject", have.MaxMsgsPerSubject, dropped)
+		}
+	}
+	limit("max_msg_size", int64(have.MaxMsgSize), "its operator's: what is larger is refused, also where a task that was accepted needs it")
+	if r := have.RePublish; r != nil {
+		c.breaks("republish", cmp.Or(r.Source, ">")+" to "+r.Destination, "none", "its operator's: all who may subscribe there read what is stored")
+	}
+	for _, s := range have.Sources {
+		c.breaks("sources", s.Name, "none", "its operator's: what that stream stores is taken for messages of the mesh")
+	}
+}
+
+// breaks records a difference that breaks a promise of the mesh, and that [Apply] does not correct.
+func (c *Change) breaks(field, have, want, kept string) {
+	c.Differences = append(c.Differences, Difference{Field: field, Have: have, Want: want, Kept: kept, Breaks: true})
 }
 
 // set changes a setting to what is wanted, and records the difference.

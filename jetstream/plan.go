@@ -56,6 +56,8 @@ type Difference struct {
 	Kept string `json:"kept,omitempty"`
 	// Asked: the options name the setting, so a report mentions it even if it is kept.
 	Asked bool `json:"asked,omitempty"`
+	// Breaks: the setting breaks a promise of the mesh, and [Apply] does not correct it.
+	Breaks bool `json:"breaks,omitempty"`
 }
 
 // Refuses reports whether the stream was made by a newer aeemesh that refuses durable work

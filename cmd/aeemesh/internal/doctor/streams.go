@@ -26,10 +26,10 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		if c.Action != jetstream.ActionCreate && c.Kind == jetstream.KindStream && d.stream == "" {
 			d.stream = c.Name // the stream exists, so the server's clock can be read from it
 		}
-		dropping := c.Action == jetstream.ActionNone && len(c.Differences) > 0
+		kept := c.Action == jetstream.ActionNone && len(c.Differences) > 0
 		switch {
-		case dropping:
-			d.tell(string(c.Kind), "warn", "That is its operator's; \"nats stream edit\" changes it.", "%s: %s", c.Name, strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name+": "))
+		case kept:
+			d.tell(string(c.Kind), "warn", "\"nats stream edit\" changes what is its operator's; the rest takes a stream made anew.", "%s: %s", c.Name, strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name+": "))
 		case d.fold(c) && len(alike[likeness(c)]) > 1:
 			if same := alike[likeness(c)]; same[0].Name == c.Name {
 				d.tellAlike(same)

@@ -98,9 +98,10 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 	}
 	left := notDone(report, cmd.Flags().Changed("storage"))
 	tellNotDone(a, left, "keeps")
+	broken := tellBroken(a, report)
 	if t := Count(report); t.Todo() > 0 {
 		a.Term.Good("%d made, %d changed", t.create, t.update)
-	} else if t.newer == 0 && len(left) == 0 {
+	} else if t.newer == 0 && len(left)+broken == 0 {
 		a.Term.Good("everything is as it should be")
 	}
 	if len(left) > 0 {
@@ -126,6 +127,20 @@ func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
 		}
 	}
 	return out
+}
+
+// tellBroken warns of settings that break a promise of the mesh and that "apply" does not correct. It
+// returns their number.
+func tellBroken(a *session.App, changes []jetstream.Change) (n int) {
+	for _, c := range changes {
+		for _, d := range c.Differences {
+			if d.Breaks {
+				a.Term.Warn("%s keeps %s %s, should be %s: %s", c.Name, d.Field, limitText(d.Field, d.Have), d.Want, d.Kept)
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // setting formats a setting's value for people.

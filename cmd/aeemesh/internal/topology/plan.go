@@ -47,8 +47,9 @@ if "apply" would make or change something, or could not correct it.`,
 				left := notDone(changes, cmd.Flags().Changed("storage"))
 				tellVersions(a, t)
 				tellNotDone(a, left, "would keep")
-				tellTally(a, t, len(left)+tellGroups(a, changes))
-				if check && t.Todo()+t.conflict+len(left) > 0 {
+				broken := tellBroken(a, changes)
+				tellTally(a, t, len(left)+broken+tellGroups(a, changes))
+				if check && t.Todo()+t.conflict+len(left)+broken > 0 {
 					return outcome.ErrQuiet
 				}
 				return nil
