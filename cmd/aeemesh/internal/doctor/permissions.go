@@ -97,7 +97,13 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	if err != nil {
 		return info, err
 	}
-	return info, json.Unmarshal(msg.Data, &info)
+	if err := json.Unmarshal(msg.Data, &info); err != nil {
+		return info, err
+	}
+	if info.Data.Account == "" { // every user has one
+		return info, errors.New("its answer does not name the user's account")
+	}
+	return info, nil
 }
 
 // tryPermissions tests permissions whose test does no harm, if the server does
