@@ -102,12 +102,15 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 	if err != nil {
 		return err
 	}
+	c, err := ownRecord(a, runs, rec)
+	if err != nil {
+		return err
+	}
+	if f.clear && h.Sealed != "" { // before the run stops, and before anything is written
+		a.Term.Warn("run %s is stored encrypted here, and %s will not be: anyone who has it can read all that the run has seen", ShortRun(h.Run), where(f.out))
+	}
 	var file []byte
 	if f.platform == "" {
-		c, err := ownRecord(a, runs, rec)
-		if err != nil {
-			return err
-		}
 		c = c.Strip()
 		if p := c.Doc.Provenance; p != nil {
 			p.SourceRuntimeVersion, p.CapturedBy = a.Version, a.DefaultFrom()
@@ -123,9 +126,6 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 			err = outcome.Hinted(err, "Run %s stands still, and the file was not handed out: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", ShortRun(h.Run), ShortRun(h.Run))
 		}
 		return err
-	}
-	if f.clear && h.Sealed != "" {
-		a.Term.Warn("run %s is stored encrypted here, and %s is not: anyone who has it can read all that the run has seen", ShortRun(h.Run), where(f.out))
 	}
 	if f.platform == "" {
 		a.Term.Good("run %s of %s is written to %s, as a copy", ShortRun(h.Run), h.Entity, where(f.out))
