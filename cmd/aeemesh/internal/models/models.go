@@ -321,7 +321,8 @@ func printRoutes(a *session.App, set *adapters.Set, name string, opts agents.Opt
 	}
 	a.Term.Notices(name, notices)
 	if usable == 0 {
-		return adapters.NoRoute(routes, fmt.Errorf("%s: no route to a model can be used here", name))
+		err := adapters.NoRoute(routes, fmt.Errorf("%s: no route to a model can be used here", name))
+		return outcome.Hinted(err, "%s", outcome.RoutesHint(err.UnsetKeys()))
 	}
 	return nil
 }

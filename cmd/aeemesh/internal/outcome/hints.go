@@ -130,9 +130,18 @@ type noRoute interface {
 func routesHint(unset []string) string {
 	const all = "\"aeemesh models routes FILE\" shows each route, and why it is not taken."
 	if len(unset) == 0 {
-		return all + " Change the document, or section models in the file of --config."
+		return all + " " + RoutesHint(nil)
 	}
-	return "Set " + strings.Join(unset, " or ") + ", or name a key in the file of --config (models.providers.PROVIDER.key); --api-key-env names another variable for the first model. " + all
+	return RoutesHint(unset) + " " + all
+}
+
+// RoutesHint is what makes a route usable, for a command that has shown the routes. unset are the
+// variables of the keys that are missing.
+func RoutesHint(unset []string) string {
+	if len(unset) == 0 {
+		return "Change the document, or section models in the file of --config."
+	}
+	return "Set " + strings.Join(unset, " or ") + ", or name a key in the file of --config (models.providers.PROVIDER.key); --api-key-env names another variable for the first model."
 }
 
 // A refusal is the error of an agent that is not hosted: *agents.Refusal.
