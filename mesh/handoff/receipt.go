@@ -55,7 +55,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 			}
 		}
 	default:
-		return Receipt{}, fmt.Errorf("handoff %s is %s: there is no verdict yet", id, m.Phase)
+		return Receipt{}, fmt.Errorf("handoff %s is %s: %w", id, m.Phase, ErrNoVerdict)
 	}
 	out.Outcome = v.Outcome
 	out.Verdict, err = v.Sign(s)

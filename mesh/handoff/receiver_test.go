@@ -191,3 +191,16 @@ func TestReceiverConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A run that is only staged has no receipt, and callers can tell.
+func TestAStagedRunHasNoReceipt(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.receiver.Receipt(context.Background(), x.id, "", p.signer); !errors.Is(err, handoff.ErrNoVerdict) || err.Error() != "handoff "+x.id+" is staged: there is no verdict yet" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -20,6 +20,8 @@ var (
 	ErrAccepted = errors.New("the handoff has been accepted")
 	// ErrNotStaged: the document has not arrived completely.
 	ErrNotStaged = errors.New("the handoff is not staged")
+	// ErrNoVerdict: the handoff was neither accepted nor refused.
+	ErrNoVerdict = errors.New("there is no verdict yet")
 )
 
 // A record is the stored state of one handoff: a checkpoint whose Migration has the phase. Until

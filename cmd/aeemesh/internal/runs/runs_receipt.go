@@ -98,7 +98,7 @@ func writeReceipt(a *session.App, ctx context.Context, r *handoff.Receiver, id, 
 	}
 	receipt, err := r.Receipt(ctx, id, status.Entity, signer)
 	if err != nil {
-		return err
+		return receiptFailed(err)
 	}
 	data, err := json.MarshalIndent(receipt, "", "  ")
 	if err != nil {
@@ -111,6 +111,14 @@ func writeReceipt(a *session.App, ctx context.Context, r *handoff.Receiver, id, 
 		a.Term.Good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
 	}
 	return nil
+}
+
+// receiptFailed adds a hint to the error of a handoff that has no verdict yet.
+func receiptFailed(err error) error {
+	if !errors.Is(err, handoff.ErrNoVerdict) {
+		return err
+	}
+	return outcome.Hinted(err, "An import that was cut off: the same \"aeemesh runs import FILE\" finishes it, or ends it with --refuse REASON. Over HTTPS its source decides; \"aeemesh handoff list\" shows it.")
 }
 
 func runsConfirmCommand(a *session.App) *cobra.Command {

@@ -1,10 +1,12 @@
 package runs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 )
 
@@ -27,5 +29,12 @@ func TestAReceiptIsAboutOneRun(t *testing.T) {
 		if got, err := meantHandoff(all, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s, %v, want %q", name, got, err, want)
 		}
+	}
+}
+
+func TestAReceiptBeforeItsVerdictHints(t *testing.T) {
+	t.Parallel()
+	if hint := outcome.Hint(receiptFailed(fmt.Errorf("handoff h is staged: %w", handoff.ErrNoVerdict))); !strings.Contains(hint, `"aeemesh runs import FILE"`) {
+		t.Errorf("hint %q", hint)
 	}
 }
