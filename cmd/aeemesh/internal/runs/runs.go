@@ -76,7 +76,11 @@ func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent st
 	if !LikeRun(name) {
 		return name, entity, nil
 	}
-	_, h, err := r.Look(ctx, name, entity)
+	look := r.Look
+	if entity != "" && len(name) >= wholeRun { // a list of its runs would have no other
+		look = r.exact
+	}
+	_, h, err := look(ctx, name, entity)
 	if errors.Is(err, state.ErrNotFound) || errors.Is(err, jetstream.ErrDenied) { // a user who may read results may lack the permission to read runs
 		return name, entity, nil
 	}
@@ -137,19 +141,8 @@ func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, er
 func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
 	var none state.Header
 	if entity != "" {
-		// The id of a task determines its run, without a search.
-		for _, run := range []string{name, state.RunID(entity, name)} {
-			if len(run) > state.MaxRun { // it is the id of a task
-				continue
-			}
-			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
-			if err == nil {
-				h, err := rec.Header()
-				return rec, h, err
-			}
-			if !errors.Is(err, state.ErrNotFound) {
-				return state.Record{}, none, err
-			}
+		if rec, h, err := r.exact(ctx, name, entity); !errors.Is(err, state.ErrNotFound) {
+			return rec, h, err
 		}
 	}
 	found, err := r.named(ctx, name, entity)
@@ -172,6 +165,25 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 		names = append(names, id.Run)
 	}
 	return state.Record{}, none, severalRuns(name, names)
+}
+
+// exact returns the run of an entity whose id, or whose task's id, is name. It does not search: the
+// id of a task determines its run.
+func (r *Store) exact(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
+	for _, run := range []string{name, state.RunID(entity, name)} {
+		if len(run) > state.MaxRun { // it is the id of a task
+			continue
+		}
+		rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
+		if err == nil {
+			h, err := rec.Header()
+			return rec, h, err
+		}
+		if !errors.Is(err, state.ErrNotFound) {
+			return state.Record{}, state.Header{}, err
+		}
+	}
+	return state.Record{}, state.Header{}, noRun{name}
 }
 
 // severalRuns is the error of a name that means more than one run.
