@@ -21,7 +21,7 @@ func PlanCommand(a *session.App) *cobra.Command {
 		Short: "Show what \"apply\" would make or change on the server",
 		Long: `Compares the mesh's streams, buckets and, for each --entity, work consumers with
 the server, and changes nothing. Existing limits are their operator's: they are
-compared only where a flag asks for others.
+compared only where a flag asks for others, or where they break a promise.
 
 The exit status is 0 whatever is found, unless --check is given: then it is 1
 if "apply" would make or change something, or could not correct it.`,
