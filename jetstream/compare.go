@@ -269,10 +269,10 @@ func (c *Change) breaking(spec Spec, have, want natsjs.StreamConfig) {
 	}
 	limit("max_msg_size", int64(have.MaxMsgSize), "its operator's: what is larger is refused, also where a task that was accepted needs it")
 	if r := have.RePublish; r != nil {
-		c.breaks("republish", cmp.Or(r.Source, ">")+" to "+r.Destination, "none", "its operator's: all who may subscribe there read what is stored")
+		c.differ("republish", cmp.Or(r.Source, ">")+" to "+r.Destination, "none", "its operator's: all who may subscribe there read what is stored")
 	}
 	for _, s := range have.Sources {
-		c.breaks("sources", s.Name, "none", "its operator's: what that stream stores is taken for messages of the mesh")
+		c.differ("sources", s.Name, "none", "its operator's: what that stream stores is taken for messages of the mesh")
 	}
 }
 

@@ -50,35 +50,35 @@ func TestApplyFindsEditsThatBreakPromises(t *testing.T) {
 		name, stream string // of the spec, and of the server
 		edit         func(*natsjs.StreamConfig)
 		want         string
-		kept         bool
+		then         string // it is corrected, breaks a promise, or is an operator's
 	}{
 		{"aee_state", "KV_aee_state", func(c *natsjs.StreamConfig) { c.DiscardNewPerSubject = true },
-			"update aee_state: discard_new_per_subject true, should be false", false},
+			"update aee_state: discard_new_per_subject true, should be false", "corrected"},
 		{"AEE_BUS", "AEE_BUS", func(c *natsjs.StreamConfig) {
 			c.Discard, c.DiscardNewPerSubject, c.MaxMsgsPerSubject = natsjs.DiscardNew, true, 9
-		}, "update AEE_BUS: discard DiscardNew, should be DiscardOld; discard_new_per_subject true, should be false; max_msgs_per_subject 9, should be -1", false},
+		}, "update AEE_BUS: discard DiscardNew, should be DiscardOld; discard_new_per_subject true, should be false; max_msgs_per_subject 9, should be -1", "corrected"},
 		{"AEE_WORK", "AEE_WORK", func(c *natsjs.StreamConfig) {
 			c.ConsumerLimits = natsjs.StreamConsumerLimits{InactiveThreshold: time.Hour, MaxAckPending: 5}
-		}, "update AEE_WORK: consumer_limits.inactive_threshold 1h0m0s, should be 0s; consumer_limits.max_ack_pending 5, should be 0", false},
+		}, "update AEE_WORK: consumer_limits.inactive_threshold 1h0m0s, should be 0s; consumer_limits.max_ack_pending 5, should be 0", "corrected"},
 		{"AEE_JOURNAL", "AEE_JOURNAL", func(c *natsjs.StreamConfig) { c.AllowMsgTTL, c.SubjectDeleteMarkerTTL = true, time.Minute },
-			"update AEE_JOURNAL: allow_rollup_hdrs true, should be false; subject_delete_marker_ttl 1m0s, should be none", false},
+			"update AEE_JOURNAL: allow_rollup_hdrs true, should be false; subject_delete_marker_ttl 1m0s, should be none", "corrected"},
 		{"aee_state", "KV_aee_state", func(c *natsjs.StreamConfig) {
 			c.RePublish = &natsjs.RePublish{Source: "$KV.aee_state.>", Destination: "mon.>"}
-		}, "none aee_state: republish $KV.aee_state.> to mon.>, should be none (its operator's: all who may subscribe there read what is stored)", true},
+		}, "none aee_state: republish $KV.aee_state.> to mon.>, should be none (its operator's: all who may subscribe there read what is stored)", "kept"},
 		{"AEE_DEAD", "AEE_DEAD", func(c *natsjs.StreamConfig) { c.MaxMsgSize = 1000 },
-			"none AEE_DEAD: max_msg_size 1000, should be no limit (its operator's: what is larger is refused, also where a task that was accepted needs it)", true},
+			"none AEE_DEAD: max_msg_size 1000, should be no limit (its operator's: what is larger is refused, also where a task that was accepted needs it)", "breaks"},
 		{"aee_state_objects", "OBJ_aee_state_objects", func(c *natsjs.StreamConfig) { c.MaxAge = time.Hour },
-			"none aee_state_objects: max_age 1h0m0s, should be no limit (its operator's: large checkpoints of runs that go on are dropped without notice)", true},
+			"none aee_state_objects: max_age 1h0m0s, should be no limit (its operator's: large checkpoints of runs that go on are dropped without notice)", "breaks"},
 		{"AEE_HUMAN", "AEE_HUMAN", func(c *natsjs.StreamConfig) { c.Sources = []*natsjs.StreamSource{{Name: "OTHER"}} },
-			"none AEE_HUMAN: sources OTHER, should be none (its operator's: what that stream stores is taken for messages of the mesh)", true},
+			"none AEE_HUMAN: sources OTHER, should be none (its operator's: what that stream stores is taken for messages of the mesh)", "kept"},
 		{"AEE_REPLY", "AEE_REPLY", func(c *natsjs.StreamConfig) { c.AllowMsgSchedules = true },
-			"none AEE_REPLY: allow_msg_schedules true, should be false (a server does not turn it off again: with it come roll-ups, by which a user who may publish one message purges the whole stream)", true},
+			"none AEE_REPLY: allow_msg_schedules true, should be false (a server does not turn it off again: with it come roll-ups, by which a user who may publish one message purges the whole stream)", "breaks"},
 		{"aee_slots", "KV_aee_slots", func(c *natsjs.StreamConfig) { c.DenyPurge = true },
-			"none aee_slots: deny_purge true, should be false (a server does not turn it off again: nothing in it can be removed for good)", true},
+			"none aee_slots: deny_purge true, should be false (a server does not turn it off again: nothing in it can be removed for good)", "breaks"},
 		{"aee_agents", "KV_aee_agents", func(c *natsjs.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true },
-			"none aee_agents: deny_purge true, should be false (a server does not turn it off again: nothing in it can be removed for good)", true},
+			"none aee_agents: deny_purge true, should be false (a server does not turn it off again: nothing in it can be removed for good)", "breaks"},
 		{"AEE_WORK", "AEE_WORK", func(c *natsjs.StreamConfig) { c.DenyDelete = true },
-			"none AEE_WORK: deny_delete true, should be false (a server does not turn it off again: none of its tasks can be removed by hand)", true},
+			"none AEE_WORK: deny_delete true, should be false (a server does not turn it off again: none of its tasks can be removed by hand)", "breaks"},
 	} {
 		editStream(t, js, tt.stream, tt.edit)
 		opts := jetstream.Options{Only: []string{tt.name}}
@@ -87,11 +87,11 @@ func TestApplyFindsEditsThatBreakPromises(t *testing.T) {
 			t.Errorf("got  %q, %v\nwant %q", got, err, tt.want)
 			continue
 		}
-		if d := report[0].Differences[0]; d.Breaks != tt.kept {
+		if d := report[0].Differences[0]; d.Breaks != (tt.then == "breaks") {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
 		after := "none " + tt.name
-		if tt.kept {
+		if tt.then != "corrected" {
 			after = tt.want
 		}
 		if got := words(apply(t, js, opts)); !slices.Equal(got, []string{after}) {
