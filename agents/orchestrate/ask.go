@@ -20,7 +20,7 @@ import (
 type memberCall struct {
 	key     string                      // identifies the call within the run: "step/0"
 	slot    int                         // the slot of its outcome
-	who     int                         // the member's index in Plan.Members
+	member  int                         // the member's index in Plan.Members
 	payload json.RawMessage             // the member's input, unless the document maps another
 	timeout time.Duration               // the time until the context's deadline; 0: the call has no timeout of its own
 	patient time.Duration               // the timeout of a person, who may have longer; 0: the task's remaining time
@@ -38,13 +38,13 @@ type memberCall struct {
 // failure of the member is in the outcome; a returned error means that the run
 // cannot go on here.
 func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
-	p := &w.plan.Members[a.who]
+	p := &w.plan.Members[a.member]
 	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC(), Key: a.key}
 	out.Asked = out.Began
 	end := func(problem *envelope.Error) (Outcome, error) {
 		out.Err, out.Output = problem, nil
 		out.MS = millis(time.Since(out.Began))
-		w.told(intents.RunStepFailed, &out, a, w.then(p, a))
+		w.publishStep(intents.RunStepFailed, &out, a, w.afterFailure(p, a))
 		return out, nil
 	}
 	payload, err := w.input(ctx, p, a)
@@ -52,20 +52,20 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
 		}
-		var what notObject
-		if errors.As(err, &what) {
-			return end(envelope.Errorf(envelope.CodeInternal, "the document maps %s to the input of %s, which must be an object", string(what), p.Alias))
+		var mapping notObject
+		if errors.As(err, &mapping) {
+			return end(envelope.Errorf(envelope.CodeInternal, "the document maps %s to the input of %s, which must be an object", string(mapping), p.Alias))
 		}
 		return end(envelope.Errorf(envelope.CodeInternal, "what the document maps to the input of %s cannot be made: %w", p.Alias, err))
 	}
-	member, err := w.who(ctx, a.key, p, a)
+	member, err := w.receiver(ctx, a.key, p, a)
 	if err != nil {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
 		}
 		return end(noReceiver(p, err))
 	}
-	at := post{who: *p, member: member, key: a.key}
+	at := post{participant: *p, member: member, key: a.key}
 	for {
 		out.Entity = at.member.Entity
 		out.Tries++
@@ -76,7 +76,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			err := w.try(ctx, &at, a, payload, &out)
 			if err == nil {
 				out.MS = millis(time.Since(out.Began))
-				w.told(intents.RunStepFinished, &out, a, "")
+				w.publishStep(intents.RunStepFinished, &out, a, "")
 				return out, nil
 			}
 			if err := fatal(ctx, err); err != nil {
@@ -85,11 +85,11 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			problem = envelope.AsError(err)
 			w.noteFailure(at.key, &out, problem)
 		}
-		again, wait := w.again(&at.who, at.member, &out, problem)
+		again, wait := w.again(&at.participant, at.member, &out, problem)
 		if !again || wait >= w.left() {
 			// A member that has used up all of the swarm's time leaves no time
 			// for an escalation.
-			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.Asked) >= a.timeout*9/10
+			spent := at.participant.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.Asked) >= a.timeout*9/10
 			ok, err := false, error(nil)
 			if !spent {
 				ok, err = w.escalate(ctx, &at, a, problem)
@@ -104,20 +104,20 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			if err := fatal(ctx, err); err != nil {
 				return out, err
 			}
-			return end(noReceiver(&at.who, err))
+			return end(noReceiver(&at.participant, err))
 		}
 		if known { // the failure was published, and the delay is over
 			wait = 0
 		} else {
 			failed := out
 			failed.Err = problem
-			w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
+			w.publishStep(intents.RunStepFailed, &failed, a, intents.ThenRetry)
 		}
 		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", out.Entity, "try", out.Tries, "code", string(problem.Code))
 		if !pause.For(ctx, wait) {
 			return out, context.Cause(ctx)
 		}
-		at.member = w.another(ctx, at.key, &at.who, at.member, &out, problem)
+		at.member = w.another(ctx, at.key, &at.participant, at.member, &out, problem)
 	}
 }
 
@@ -150,7 +150,7 @@ var errSilent = errors.New("the member's time is over")
 
 // try makes one attempt of the call, within the member's timeout.
 func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
-	if a.silent <= 0 || at.who.Extras.TimeoutSeconds > 0 {
+	if a.silent <= 0 || at.participant.Extras.TimeoutSeconds > 0 {
 		return w.call(ctx, at, a, payload, out)
 	}
 	// The context gets a timer and no deadline: the member's task would inherit
@@ -161,15 +161,15 @@ func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.Raw
 	defer time.AfterFunc(a.silent, func() { cancel(errSilent) }).Stop()
 	err := w.call(timed, at, a, payload, out)
 	if err != nil && errors.Is(context.Cause(timed), errSilent) && fatal(ctx, err) == nil {
-		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer within %s", at.who.Alias, a.silent)
+		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer within %s", at.participant.Alias, a.silent)
 	}
 	return err
 }
 
 // call sends the task to the member and waits for its result.
 func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
-	x := at.who.Extras
-	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.who.bySkill()}
+	x := at.participant.Extras
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.participant.bySkill()}
 	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
 		if intent, shaped, ok := w.opts.Shape(ctx, c.To, payload); ok {
 			c.Intent, c.Payload = intent, shaped
@@ -191,7 +191,7 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 		}
 	}
 	var err error
-	if c.State, err = w.along(ctx, &at.who); err != nil {
+	if c.State, err = w.passedState(ctx, &at.participant); err != nil {
 		return err
 	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
@@ -203,7 +203,7 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 		if len(at.before) > 0 && out.Tries == 1 {
 			w.escalated(at, out, a, taskID)
 		}
-		w.told(intents.RunStepStarted, out, a, "")
+		w.publishStep(intents.RunStepStarted, out, a, "")
 	}
 	for {
 		answer, err := w.task.Call(ctx, c)
@@ -315,8 +315,8 @@ const (
 	findPatienceDurable = 10 * time.Minute
 )
 
-// who returns the receiver of a call: the one chosen before, or the one that the directory finds.
-func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall) (Member, error) {
+// receiver returns the receiver of a call: the one chosen before, or the one that the directory finds.
+func (w *work) receiver(ctx context.Context, key string, p *Participant, a memberCall) (Member, error) {
 	w.mu.Lock()
 	for _, c := range w.pos.Chosen {
 		if c.Key == key {
@@ -380,17 +380,17 @@ func noReceiver(p *Participant, err error) *envelope.Error {
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
 }
 
-// then returns how the run continues after a member has failed for good.
-func (w *work) then(p *Participant, a memberCall) string {
+// afterFailure returns how the run continues after a member has failed for good.
+func (w *work) afterFailure(p *Participant, a memberCall) string {
 	switch {
 	case w.plan.Pattern == ModelLed:
 		return intents.ThenSkip // the model gets the error
 	case a.plain: // a judge: an evaluator is one of several, and nothing replaces a referee
-		if a.who == w.plan.Referee {
+		if a.member == w.plan.Referee {
 			return intents.ThenFail
 		}
 		return intents.ThenSkip
-	case p.Extras.OnError == OnErrorFallback && w.plan.Fallback >= 0 && a.who != w.plan.Fallback:
+	case p.Extras.OnError == OnErrorFallback && w.plan.Fallback >= 0 && a.member != w.plan.Fallback:
 		return intents.ThenFallback
 	case p.Extras.OnError == OnErrorSkip && w.plan.Pattern != Router, w.plan.Pattern == Swarm && p.Extras.OnError != OnErrorFail && !a.final:
 		return intents.ThenSkip
@@ -398,9 +398,9 @@ func (w *work) then(p *Participant, a memberCall) string {
 	return intents.ThenFail
 }
 
-// told publishes the state of a member's part on the bus. Its duration counts from the request to
+// publishStep publishes the state of a member's part on the bus. Its duration counts from the request to
 // the current receiver; requests to earlier receivers have been published already.
-func (w *work) told(intent string, o *Outcome, a memberCall, then string) {
+func (w *work) publishStep(intent string, o *Outcome, a memberCall, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then
 	if intent != intents.RunStepStarted {

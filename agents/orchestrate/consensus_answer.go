@@ -151,8 +151,8 @@ func choose(k float64, n int, reason string) (ruling, error) {
 	return ruling{choice: int(k), reason: reason}, nil
 }
 
-// said returns the text of a judge's answer, truncated to maxReason bytes.
-func said(payload json.RawMessage) string {
+// reasonText returns the text of a judge's answer, truncated to maxReason bytes.
+func reasonText(payload json.RawMessage) string {
 	own := Bare(payload)
 	var text string
 	if m := objectOf(own); len(m) == 1 && jsonv2.Unmarshal(m["text"], &text) == nil {

@@ -21,21 +21,21 @@ var scoreSchema json.RawMessage
 // post is the current receiver of a member's part: the member itself, or the
 // one to which the part was escalated.
 type post struct {
-	who    Participant
-	member Member
-	key    string   // the key of the calls
-	before []string // entities that did not answer in time
+	participant Participant
+	member      Member
+	key         string   // the key of the calls
+	before      []string // entities that did not answer in time
 }
 
 // escalate passes a member's part to the receiver that the document names for a timeout
 // (escalate_to). It reports false if there is none. An error means that the receiver was not found.
 func (w *work) escalate(ctx context.Context, at *post, a memberCall, problem *envelope.Error) (bool, error) {
-	name := at.who.Extras.EscalateTo
+	name := at.participant.Extras.EscalateTo
 	if problem.Code != envelope.CodeTimeout || name == "" || w.left() <= 0 || len(at.before) >= maxEscalations {
 		return false, nil
 	}
 	next := w.named(name)
-	was := at.who.Extras
+	was := at.participant.Extras
 	next.Extras.TimeoutSeconds = cmp.Or(next.Extras.TimeoutSeconds, was.TimeoutSeconds)
 	next.Extras.Intent = cmp.Or(next.Extras.Intent, was.Intent)
 	if next.Extras.ResultSchema == nil {
@@ -47,7 +47,7 @@ func (w *work) escalate(ctx context.Context, at *post, a memberCall, problem *en
 		root = root[:len(root)-len(fmt.Sprintf("/to/%d", n))]
 	}
 	key := fmt.Sprintf("%s/to/%d", root, len(before))
-	member, err := w.who(ctx, key, &next, a)
+	member, err := w.receiver(ctx, key, &next, a)
 	if err != nil {
 		return false, err
 	}
@@ -91,14 +91,14 @@ func (w *work) ofPerson(at *post, a memberCall, requires map[string]json.RawMess
 		requires[name] = value
 	}
 	delete(requires, "decision_evidence") // this is for models only
-	schema := at.who.Extras.ResultSchema
+	schema := at.participant.Extras.ResultSchema
 	if schema == nil {
 		schema = a.schema
 	}
 	if schema != nil {
 		add("result_schema", schema)
 	}
-	if next := at.who.Extras.EscalateTo; next != "" {
+	if next := at.participant.Extras.EscalateTo; next != "" {
 		if ref := w.named(next).Ref; IsEntity(ref) {
 			next = ref
 		}

@@ -36,11 +36,11 @@ func (w *work) adopt(doc *aaif.State) error {
 	}
 	for i := range f.states {
 		s := &f.states[i]
-		who := w.plan.member(s.Alias)
+		member := w.plan.member(s.Alias)
 		switch {
-		case who < 0:
+		case member < 0:
 			return unfit("it had a subagent %q, and the document here has none of that name", clip.Cut(s.Alias, maxName))
-		case aaif.IsUUID(w.plan.Members[who].Ref) && s.AgentID != w.plan.Members[who].Ref:
+		case aaif.IsUUID(w.plan.Members[member].Ref) && s.AgentID != w.plan.Members[member].Ref:
 			return unfit("its subagent %q was another agent (%s)", clip.Cut(s.Alias, maxName), clip.Cut(s.AgentID, maxName))
 		case s.StateID != "" && (s.Status == aaif.SubagentRunning || s.Status == aaif.SubagentPaused):
 			return unfit("its subagent %q is in the middle of its work, with a state of its own (%s): let it end there first", clip.Cut(s.Alias, maxName), clip.Cut(s.StateID, maxName))
@@ -65,12 +65,12 @@ func unfit(format string, args ...any) error {
 }
 
 // is reports whether a name stands for a member.
-func (f *foreign) is(who int, name string) bool { return f.w.plan.means(who, name) }
+func (f *foreign) is(member int, name string) bool { return f.w.plan.means(member, name) }
 
 // take returns the first state of a member that was not returned before; nil if there is none.
-func (f *foreign) take(who int) *aaif.SubagentState {
+func (f *foreign) take(member int) *aaif.SubagentState {
 	for i := range f.states {
-		if !f.used[i] && f.is(who, f.states[i].Alias) {
+		if !f.used[i] && f.is(member, f.states[i].Alias) {
 			f.used[i] = true
 			return &f.states[i]
 		}
@@ -88,8 +88,8 @@ func present(s *aaif.SubagentState) bool {
 }
 
 // outcome returns the outcome of a completed member.
-func (f *foreign) outcome(slot, who int, s *aaif.SubagentState) Outcome {
-	o := Outcome{Slot: slot, Alias: f.w.plan.Members[who].Alias, Output: json.RawMessage("null")}
+func (f *foreign) outcome(slot, member int, s *aaif.SubagentState) Outcome {
+	o := Outcome{Slot: slot, Alias: f.w.plan.Members[member].Alias, Output: json.RawMessage("null")}
 	if s == nil {
 		return o
 	}
@@ -114,24 +114,24 @@ func (f *foreign) outcome(slot, who int, s *aaif.SubagentState) Outcome {
 // pipeline adopts a pipeline: the completed members must be its first steps, in
 // order, and the last of them must have an output.
 func (f *foreign) pipeline() error {
-	steps, said := f.w.plan.Steps, f.at.CompletedSteps
-	if len(said) > len(steps) {
-		return unfit("%d steps were completed, and the pipeline here has %d", len(said), len(steps))
+	steps, completedSteps := f.w.plan.Steps, f.at.CompletedSteps
+	if len(completedSteps) > len(steps) {
+		return unfit("%d steps were completed, and the pipeline here has %d", len(completedSteps), len(steps))
 	}
-	for i, name := range said {
+	for i, name := range completedSteps {
 		if !f.is(steps[i], name) {
 			return unfit("it had completed %q as its step %d, which is %q here", clip.Cut(name, maxName), i+1, f.w.plan.Members[steps[i]].Alias)
 		}
 	}
-	if err := f.standsAt(steps, len(said)); err != nil {
+	if err := f.checkPosition(steps, len(completedSteps)); err != nil {
 		return err
 	}
-	done := len(said)
+	done := len(completedSteps)
 	var outcomes []Outcome
 	var last *aaif.SubagentState
-	for i, who := range steps {
-		s := f.take(who)
-		alias := f.w.plan.Members[who].Alias
+	for i, member := range steps {
+		s := f.take(member)
+		alias := f.w.plan.Members[member].Alias
 		switch {
 		case i < done && s != nil && !completed(s):
 			return unfit("step %q was completed, and its subagent is %s", alias, s.Status)
@@ -142,7 +142,7 @@ func (f *foreign) pipeline() error {
 		case i >= done:
 			continue
 		}
-		outcomes, last = append(outcomes, f.outcome(i, who, s)), s
+		outcomes, last = append(outcomes, f.outcome(i, member, s)), s
 	}
 	if done > 0 && (last == nil || !present(last)) {
 		return unfit("step %q was completed, and subagent_states has no output of it, which the next one needs", outcomes[done-1].Alias)
@@ -151,10 +151,10 @@ func (f *foreign) pipeline() error {
 	return nil
 }
 
-// standsAt compares current_step, current_subagent and remaining_steps with the
+// checkPosition compares current_step, current_subagent and remaining_steps with the
 // steps here, of which done are completed. Platforms differ in whether the
 // current step is one of the remaining steps.
-func (f *foreign) standsAt(steps []int, done int) error {
+func (f *foreign) checkPosition(steps []int, done int) error {
 	at := min(done, len(steps)-1)
 	for _, name := range []string{f.at.CurrentStep, f.at.CurrentSubagent} {
 		if name != "" && !f.is(steps[at], name) {
@@ -166,7 +166,7 @@ func (f *foreign) standsAt(steps []int, done int) error {
 		return nil
 	}
 	same := func(rest []int) bool {
-		return slices.EqualFunc(rest, left, func(who int, name string) bool { return f.is(who, name) })
+		return slices.EqualFunc(rest, left, func(member int, name string) bool { return f.is(member, name) })
 	}
 	if same(steps[done:]) || f.at.CurrentStep != "" && done < len(steps) && same(steps[done+1:]) {
 		return nil
@@ -177,38 +177,38 @@ func (f *foreign) standsAt(steps []int, done int) error {
 // router adopts a router: the member that was chosen, and its answer.
 func (f *foreign) router() error {
 	chosen := -1
-	choose := func(who int) error {
-		if chosen >= 0 && chosen != who {
-			return unfit("it was given to %q and to %q, and a router chooses one", f.w.plan.Members[chosen].Alias, f.w.plan.Members[who].Alias)
+	choose := func(member int) error {
+		if chosen >= 0 && chosen != member {
+			return unfit("it was given to %q and to %q, and a router chooses one", f.w.plan.Members[chosen].Alias, f.w.plan.Members[member].Alias)
 		}
-		chosen = who
+		chosen = member
 		return nil
 	}
 	for _, name := range append(slices.Clone(f.at.CompletedSteps), f.at.CurrentSubagent) {
 		if name == "" {
 			continue
 		}
-		who := f.w.plan.member(name)
-		if who < 0 {
+		member := f.w.plan.member(name)
+		if member < 0 {
 			return unfit("it was given to %q, and the document here has no subagent of that name", clip.Cut(name, maxName))
 		}
-		if err := choose(who); err != nil {
+		if err := choose(member); err != nil {
 			return err
 		}
 	}
-	for who := range f.w.plan.Members {
-		s := f.take(who)
+	for member := range f.w.plan.Members {
+		s := f.take(member)
 		if s == nil || s.Status == aaif.SubagentPending {
 			continue
 		}
-		if err := choose(who); err != nil {
+		if err := choose(member); err != nil {
 			return err
 		}
 		if completed(s) {
 			if !present(s) {
 				return unfit("%q was completed, and subagent_states has no output of it", s.Alias)
 			}
-			f.w.pos.Outcomes = []Outcome{f.outcome(0, who, s)}
+			f.w.pos.Outcomes = []Outcome{f.outcome(0, member, s)}
 		}
 	}
 	switch {
@@ -225,21 +225,21 @@ func (f *foreign) router() error {
 // synthesizer are called here, with the answers of all members.
 func (f *foreign) swarm() error {
 	workers := f.w.plan.Workers()
-	for _, who := range workers {
-		s := f.take(who)
+	for _, member := range workers {
+		s := f.take(member)
 		if completed(s) {
 			if !present(s) {
 				return unfit("%q was completed, and subagent_states has no output of it", s.Alias)
 			}
-			f.w.pos.Outcomes = append(f.w.pos.Outcomes, f.outcome(who, who, s))
+			f.w.pos.Outcomes = append(f.w.pos.Outcomes, f.outcome(member, member, s))
 		}
 	}
 	for _, name := range f.at.CompletedSteps {
-		who := f.w.plan.member(name)
+		member := f.w.plan.member(name)
 		switch {
-		case who < 0:
+		case member < 0:
 			return unfit("%q was completed, and the document here has no subagent of that name", clip.Cut(name, maxName))
-		case slices.Contains(workers, who) && f.w.ended(who) == nil:
+		case slices.Contains(workers, member) && f.w.ended(member) == nil:
 			return unfit("%q was completed, and subagent_states has no output of it", clip.Cut(name, maxName))
 		}
 	}

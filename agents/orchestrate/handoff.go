@@ -74,12 +74,12 @@ func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 			n: i + 1, when: p, nl: rule.Condition.NL, target: rule.TargetAgent, ref: rule.TargetAgent,
 			passContext: rule.PassContext == nil || *rule.PassContext, passMemory: rule.PassMemory != nil && *rule.PassMemory,
 		}
-		who := slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return cmp.Or(s.Alias, s.Ref) == rule.TargetAgent })
-		if who < 0 { // no alias
-			who = slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return s.Ref == rule.TargetAgent })
+		target := slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return cmp.Or(s.Alias, s.Ref) == rule.TargetAgent })
+		if target < 0 { // no alias
+			target = slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return s.Ref == rule.TargetAgent })
 		}
-		if who >= 0 {
-			r.ref, r.keys = o.Subagents[who].Ref, o.Subagents[who].PassMemoryKeys
+		if target >= 0 {
+			r.ref, r.keys = o.Subagents[target].Ref, o.Subagents[target].PassMemoryKeys
 		}
 		h.rules = append(h.rules, r)
 	}
@@ -198,7 +198,7 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 			}
 		}()
 	}
-	return task.Delegate(ctx, mesh.Delegation{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
+	return task.Delegate(ctx, mesh.Delegation{To: m.Entity, State: r.passedState(task, at), Reason: r.reason()})
 }
 
 // receiver finds the receiver of a rule. After a crash a run calls the same receiver again, even
@@ -221,8 +221,8 @@ func (r *handoffRule) reason() string {
 	return fmt.Sprintf("handoff rule %d", r.n)
 }
 
-// along returns the state document for the receiver; nil if the rule passes nothing.
-func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
+// passedState returns the state document for the receiver; nil if the rule passes nothing.
+func (r *handoffRule) passedState(task *mesh.Task, at *Moment) *state.Checkpoint {
 	if !r.passContext && !r.passMemory && len(r.keys) == 0 {
 		return nil
 	}

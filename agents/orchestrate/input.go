@@ -51,8 +51,8 @@ func (w *work) input(ctx context.Context, p *Participant, a memberCall) (json.Ra
 // holds reports whether a member's condition is satisfied (AAIF, Condition
 // Expressions). A condition that cannot be evaluated is not satisfied, and is
 // logged.
-func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool, error) {
-	p := &w.plan.Members[who]
+func (w *work) holds(ctx context.Context, member int, input json.RawMessage) (bool, error) {
+	p := &w.plan.Members[member]
 	if p.When == nil {
 		return true, nil
 	}
@@ -80,11 +80,11 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 			Status: string(aaif.RunRunning), InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, CostUSD: float64(used.CostUSD) / float64(model.Dollar),
 		},
 	}
-	var told map[string]string // outputs of a run that its model leads
+	var returns map[string]string // outputs of a run that its model leads
 	if w.run != nil {
 		cp := w.run.View()
 		if w.plan.Pattern == ModelLed {
-			told = returned(cp)
+			returns = returned(cp)
 		}
 		f.State.Run, f.State.Iteration = cp.Doc.RunID, int(cp.Doc.Iteration.Int64())
 		f.Task.Attempt = cp.Mesh.Attempt + 1
@@ -94,7 +94,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	defer w.mu.Unlock()
 	for i := range w.pos.Outcomes {
 		o := w.pos.Outcomes[i]
-		if text, ok := told[o.Call]; ok {
+		if text, ok := returns[o.Call]; ok {
 			o.Output = json.RawMessage(text)
 		}
 		if o.OK() && !o.Skipped {

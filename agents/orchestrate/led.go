@@ -159,15 +159,15 @@ func toolName(alias string) string {
 // called is one member as a tool. Its task has the key of the tool call, so
 // that a repeated call is the same task on the durable lane.
 type called struct {
-	t   *Team
-	who int
-	def tool.Definition
+	t      *Team
+	member int
+	def    tool.Definition
 }
 
 func (c called) Definition() tool.Definition { return c.def }
 func (c called) RepeatSafe() bool            { return true }
 func (c called) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-	return c.t.callTool(ctx, c.def.Name, c.who, args)
+	return c.t.callTool(ctx, c.def.Name, c.member, args)
 }
 
 // invoke is the tool invoke_subagent.
@@ -191,8 +191,8 @@ func (v invoke) Call(ctx context.Context, args json.RawMessage) (json.RawMessage
 		}
 	}
 	workers := v.t.plan.Workers()
-	who := slices.IndexFunc(workers, func(i int) bool { return v.t.plan.means(i, name) })
-	if who < 0 {
+	worker := slices.IndexFunc(workers, func(i int) bool { return v.t.plan.means(i, name) })
+	if worker < 0 {
 		var names []string
 		for _, i := range workers {
 			names = append(names, v.t.plan.Members[i].Alias)
@@ -216,22 +216,22 @@ func (v invoke) Call(ctx context.Context, args json.RawMessage) (json.RawMessage
 		}
 		break
 	}
-	return v.t.callTool(ctx, v.def.Name, workers[who], payload)
+	return v.t.callTool(ctx, v.def.Name, workers[worker], payload)
 }
 
 // callTool calls a member with an input that the model has written.
-func (t *Team) callTool(ctx context.Context, name string, who int, payload json.RawMessage) (json.RawMessage, error) {
+func (t *Team) callTool(ctx context.Context, name string, member int, payload json.RawMessage) (json.RawMessage, error) {
 	w, _ := ctx.Value(workKey{}).(*work)
 	if w == nil {
 		return nil, &tool.Error{Kind: tool.ErrUnavailable, Tool: name, Message: "there is no task that this would be part of"}
 	}
-	if ok, err := w.holds(ctx, who, payload); err != nil {
+	if ok, err := w.holds(ctx, member, payload); err != nil {
 		return nil, err
 	} else if !ok {
 		return nil, &tool.Error{Kind: tool.ErrRefused, Tool: name, Message: "the condition under which this agent may be called does not hold"}
 	}
 	call := tool.KeyFrom(ctx)
-	out, err := w.ask(ctx, memberCall{key: "tool/" + call, slot: w.nextSlot(), who: who, payload: payload, whole: true})
+	out, err := w.ask(ctx, memberCall{key: "tool/" + call, slot: w.nextSlot(), member: member, payload: payload, whole: true})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -280,7 +280,7 @@ func (w *work) note(o Outcome) {
 // keys, and the conversation has the results in the same order. Messages without a line in the
 // ledger come from another platform.
 func returned(cp *state.Checkpoint) map[string]string {
-	told := make(map[string]string)
+	texts := make(map[string]string)
 	messages := slices.DeleteFunc(cp.Messages(), func(m model.Message) bool { return m.Role != model.RoleTool })
 	for _, line := range slices.Backward(cp.Mesh.Effects) {
 		if !line.Status.Final() {
@@ -291,9 +291,9 @@ func returned(cp *state.Checkpoint) map[string]string {
 			break
 		}
 		if !messages[last].IsError {
-			told[line.Key] = messages[last].Content
+			texts[line.Key] = messages[last].Content
 		}
 		messages = messages[:last]
 	}
-	return told
+	return texts
 }

@@ -65,7 +65,7 @@ func TestEachMemberIsATool(t *testing.T) {
 	for _, tool := range tools {
 		names = append(names, tool.Definition().Name)
 	}
-	if want := []string{"go_expert", "go_expert_2"}; err != nil || !slices.Equal(names, want) || tools[1].(called).who != 2 {
+	if want := []string{"go_expert", "go_expert_2"}; err != nil || !slices.Equal(names, want) || tools[1].(called).member != 2 {
 		t.Errorf("%q, %v; want %q", names, err, want)
 	}
 }

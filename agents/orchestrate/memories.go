@@ -28,13 +28,13 @@ func Memories(task *mesh.Task, cp *state.Checkpoint, run string) ([]aaif.MemoryI
 // function want selects and that may leave this run (AAIF, Memory Configuration).
 func passing(task *mesh.Task, all []aaif.MemoryItem, want func(aaif.MemoryItem) bool) []aaif.MemoryItem {
 	from := state.Checkpoint{Doc: aaif.State{MemorySnapshot: all}}
-	who := state.Whose{User: task.User(), Session: task.Envelope.Corr}
-	return slices.DeleteFunc(from.Memories(who, who), func(m aaif.MemoryItem) bool { return !want(m) })
+	whose := state.Whose{User: task.User(), Session: task.Envelope.Corr}
+	return slices.DeleteFunc(from.Memories(whose, whose), func(m aaif.MemoryItem) bool { return !want(m) })
 }
 
-// along returns a state document with the memories that the team's document
+// passedState returns a state document with the memories that the team's document
 // passes to a member (subagents[].pass_memory_keys); nil if there are none.
-func (w *work) along(ctx context.Context, p *Participant) (*state.Checkpoint, error) {
+func (w *work) passedState(ctx context.Context, p *Participant) (*state.Checkpoint, error) {
 	if len(p.PassMemoryKeys) == 0 {
 		return nil, nil
 	}

@@ -71,7 +71,7 @@ func TestARecordKeepsWhatFits(t *testing.T) {
 	}
 	for room, want := range map[int]string{-1: "", 101: "choice", 102: "output", 204: "output value", 604: "output value choice failure reason error", 304: "output value choice", 504: "output value choice failure reason"} {
 		r := made()
-		shared := r.told(1000)
+		shared := r.abridged(1000)
 		r.trim(room)
 		var left []string
 		for _, part := range []struct {

@@ -49,9 +49,9 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 // step runs one step, or the fallback in its place. A step whose condition does
 // not hold is skipped: the next one gets its input.
 func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []envelope.Reference) (Outcome, error) {
-	who := w.plan.Steps[slot]
-	alias := w.plan.Members[who].Alias
-	if ok, err := w.holds(ctx, who, input); err != nil {
+	member := w.plan.Steps[slot]
+	alias := w.plan.Members[member].Alias
+	if ok, err := w.holds(ctx, member, input); err != nil {
 		return Outcome{}, err
 	} else if !ok {
 		w.log.Debug("a step is skipped: its condition does not hold", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", alias)
@@ -59,7 +59,7 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []e
 	}
 	key := fmt.Sprintf("step/%d", slot)
 	final := slot == len(w.plan.Steps)-1
-	out, err := w.ask(ctx, memberCall{key: key, slot: slot, who: who, payload: input, on: on, final: final})
+	out, err := w.ask(ctx, memberCall{key: key, slot: slot, member: member, payload: input, on: on, final: final})
 	if err != nil || out.OK() {
 		return out, err
 	}
@@ -72,7 +72,7 @@ func (w *work) instead(ctx context.Context, o Outcome, a memberCall) (Outcome, e
 	if i < 0 || w.plan.Members[i].Extras.OnError != OnErrorFallback || w.plan.Fallback < 0 || w.plan.Fallback == i {
 		return o, nil
 	}
-	a.who = w.plan.Fallback
+	a.member = w.plan.Fallback
 	out, err := w.ask(ctx, a)
 	out.Instead = o.Alias
 	return out, err

@@ -211,8 +211,8 @@ func (p *Plan) member(name string) int {
 
 // means reports whether a name stands for a member: it is the member's alias, or its
 // ref and no other member's alias.
-func (p *Plan) means(who int, name string) bool {
-	m := &p.Members[who]
+func (p *Plan) means(member int, name string) bool {
+	m := &p.Members[member]
 	return m.Alias == name || m.Ref == name && !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.Alias == name })
 }
 

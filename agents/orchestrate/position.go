@@ -85,15 +85,15 @@ func (w *work) begin() error {
 	}
 	scope := w.pos.Scope
 	if w.pos = was; w.pos.Scope != scope {
-		w.anew(scope)
+		w.beginAttempt(scope)
 	}
 	return nil
 }
 
-// anew begins another attempt at a failed run. It keeps the successful outcomes, and the failures
+// beginAttempt begins another attempt at a failed run. It keeps the successful outcomes, and the failures
 // that are final: those of a swarm whose members have all ended, and those of skipped pipeline
 // steps.
-func (w *work) anew(scope string) {
+func (w *work) beginAttempt(scope string) {
 	w.pos.Scope, w.pos.Failed = scope, nil
 	heard := w.pos.heard()
 	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool {

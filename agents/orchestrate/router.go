@@ -18,12 +18,12 @@ import (
 func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	input := w.task.Input()
 	if w.pos.Routed == "" {
-		who, by, err := w.route(ctx, input)
+		member, by, err := w.route(ctx, input)
 		if err != nil {
 			return nil, err
 		}
 		w.mu.Lock()
-		w.pos.Routed = w.plan.Members[who].Alias
+		w.pos.Routed = w.plan.Members[member].Alias
 		w.fresh++
 		w.mu.Unlock()
 		w.task.PublishStep(intents.RunRouted, intents.StepEvent{Pattern: string(Router), Alias: w.pos.Routed, By: by})
@@ -31,13 +31,13 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 			return nil, err
 		}
 	}
-	who := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == w.pos.Routed })
-	if who < 0 {
+	member := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == w.pos.Routed })
+	if member < 0 {
 		return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was routed to %s, which is no longer a subagent", w.pos.Routed)
 	}
 	o := w.ended(0)
 	if o == nil {
-		out, err := w.ask(ctx, memberCall{key: "route", who: who, payload: input, final: true})
+		out, err := w.ask(ctx, memberCall{key: "route", member: member, payload: input, final: true})
 		if err == nil && !out.OK() {
 			out, err = w.instead(ctx, out, memberCall{key: "route/fallback", payload: input, final: true})
 		}

@@ -238,7 +238,7 @@ func (s *swarm) members(ctx context.Context) error {
 		}
 		// A member's input must not depend on which members have answered already: after a crash
 		// the input must be the same.
-		f.add(memberCall{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
+		f.add(memberCall{key: fmt.Sprintf("swarm/%d", i), slot: i, member: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
 	answered, lost := 0, 0

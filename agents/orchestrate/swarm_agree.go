@@ -162,14 +162,14 @@ func (s *swarm) scorerMayPass() bool {
 func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
 	f := s.fan(stageJudges, s.merges())
 	f.width = max(f.width, 1)
-	who := make([]int, len(s.cast.Evaluators))
+	evaluators := make([]int, len(s.cast.Evaluators))
 	for e, alias := range s.cast.Evaluators {
 		var err error
-		if who[e], err = s.place(alias); err != nil {
+		if evaluators[e], err = s.place(alias); err != nil {
 			return err
 		}
 		for _, c := range candidates {
-			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
+			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", evaluators[e], c.slot), slot: s.scoreSlot(e, c.slot), member: evaluators[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
 		}
 	}
 	if err := f.run(ctx); err != nil {
@@ -259,7 +259,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	candidates := Candidates(given, s.task.Envelope.ID)
 	payload := refereePayload(s.input, candidates)
 	f := s.fan(stageJudges, s.merges())
-	f.add(memberCall{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
+	f.add(memberCall{key: "swarm/referee", slot: s.plan.Referee, member: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	}
 	r, err := decision(o.Output, candidates)
 	if err != nil {
-		s.rec.Choice = &Choice{By: alias, Said: said(o.Output)}
+		s.rec.Choice = &Choice{By: alias, Said: reasonText(o.Output)}
 		return undecided(swarmError("the referee %s gave no decision: %v", alias, err))
 	}
 	s.rec.Choice = &Choice{By: alias, Reason: r.reason}

@@ -215,7 +215,7 @@ const untimed = 24 * time.Hour
 // one calls one member. A member that has not answered by the deadline of the members, or could not
 // be called before it, has failed; there is no time for a fallback then.
 func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) {
-	p := &f.plan.Members[a.who]
+	p := &f.plan.Members[a.member]
 	late := func() Outcome {
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
 	}
@@ -231,18 +231,18 @@ func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) 
 	switch {
 	case errors.Is(err, errLate):
 		out.Output, out.Err, err = nil, late().Err, nil
-		f.broken(&out, a, f.then(p, a))
+		f.publishBroken(&out, a, f.afterFailure(p, a))
 	case errors.Is(err, errEnough), errors.Is(err, errTooFew):
 		out.Output, out.Err = nil, envelope.Errorf(envelope.CodeCancelled, "%s is not needed any more", out.Alias)
-		f.broken(&out, a, intents.ThenSkip)
+		f.publishBroken(&out, a, intents.ThenSkip)
 	}
 	done <- memberOutcome{out, err}
 }
 
-// broken publishes a cancelled call.
-func (f *fan) broken(o *Outcome, a memberCall, then string) {
+// publishBroken publishes a cancelled call.
+func (f *fan) publishBroken(o *Outcome, a memberCall, then string) {
 	o.MS = millis(time.Since(o.Began))
-	f.told(intents.RunStepFailed, o, a, then)
+	f.publishStep(intents.RunStepFailed, o, a, then)
 }
 
 // askOrInstead calls a member. If the member fails, it calls the fallback, if the document says so.

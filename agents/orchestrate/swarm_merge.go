@@ -45,7 +45,7 @@ const mergedByDefault = "default"
 func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage) (payload json.RawMessage, by string, err error) {
 	var consensus *Record
 	if s.rec.Strategy != "" {
-		consensus = s.rec.told(s.room() - len(mergePayload(s.input, given, nil)))
+		consensus = s.rec.abridged(s.room() - len(mergePayload(s.input, given, nil)))
 	}
 	switch {
 	case s.cast.Synthesizer != "":
@@ -86,7 +86,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	}
 	f := s.fan(stageMerge, false)
 	payload := mergePayload(s.input, given, consensus)
-	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, on: madeOf(given), final: true})
+	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), member: i, payload: payload, on: madeOf(given), final: true})
 	if err := f.run(ctx); err != nil {
 		return nil, "", err
 	}
@@ -115,9 +115,9 @@ func tooMuch(alias, todo string, given []Outcome, size int) *envelope.Error {
 	const named = 3
 	large := slices.DeleteFunc(slices.Clone(given), func(o Outcome) bool { return !o.OK() })
 	sorted.By(large, func(a, b Outcome) int { return cmp.Compare(len(b.Output), len(a.Output)) })
-	var who []string
+	var sizes []string
 	for _, o := range large[:min(named, len(large))] {
-		who = append(who, fmt.Sprintf("%s (%d bytes)", o.Alias, len(o.Output)))
+		sizes = append(sizes, fmt.Sprintf("%s (%d bytes)", o.Alias, len(o.Output)))
 	}
-	return swarmError("what %s would have to %s has %d bytes and does not fit one message; the largest outputs are of %s", alias, todo, size, strings.Join(who, ", "))
+	return swarmError("what %s would have to %s has %d bytes and does not fit one message; the largest outputs are of %s", alias, todo, size, strings.Join(sizes, ", "))
 }

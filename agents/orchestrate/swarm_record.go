@@ -131,9 +131,9 @@ func (s *Record) trimWords(room int) {
 	}
 }
 
-// told returns the record for a task that already contains the outputs and the failures, and that
+// abridged returns the record for a task that already contains the outputs and the failures, and that
 // has room for room bytes more. It shares nothing with the record that is trimmed.
-func (s Record) told(room int) *Record {
+func (s Record) abridged(room int) *Record {
 	s.Results, s.Dissent, s.Failures = nil, nil, nil
 	s.Truncated = slices.ContainsFunc(s.Votes, func(v Vote) bool { return v.Value == nil })
 	s.Votes, s.Scores = slices.Clone(s.Votes), slices.Clone(s.Scores)

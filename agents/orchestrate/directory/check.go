@@ -82,31 +82,31 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	m, err := v.Find(ctx, r.ref)
 	switch {
 	case err != nil:
-		return said(r, err), true
+		return problemOf(r, err), true
 	case m.Entity == v.asker.Entity, subject.EntityType(m.Entity) == subject.TypeHuman, v.dir.answers(ctx, m.Entity):
 		return aaif.Problem{}, false
 	}
-	who := m.Entity
-	if who != r.ref {
-		who = fmt.Sprintf("%s, who is %q", who, clip.Text(r.ref, 120))
+	name := m.Entity
+	if name != r.ref {
+		name = fmt.Sprintf("%s, who is %q", name, clip.Text(r.ref, 120))
 	}
 	hint := "live tasks for it fail until a worker serves it; durable ones wait"
 	if r.receives {
 		hint = "tasks that are delegated to it fail until a worker serves it; durable ones wait where it had a durable lane before"
 	}
-	return warn(r.pointer, "no worker answers now for "+who, hint), true
+	return warn(r.pointer, "no worker answers now for "+name, hint), true
 }
 
 // problem returns why a reference does not resolve to a member.
 func (v *View) problem(ctx context.Context, r reference) (aaif.Problem, bool) {
 	if _, err := v.Find(ctx, r.ref); err != nil {
-		return said(r, err), true
+		return problemOf(r, err), true
 	}
 	return aaif.Problem{}, false
 }
 
-// said converts an error of [View.Find] to a problem of the document.
-func said(r reference, err error) aaif.Problem {
+// problemOf converts an error of [View.Find] to a problem of the document.
+func problemOf(r reference, err error) aaif.Problem {
 	p := warn(r.pointer, err.Error(), "")
 	if why := (*Problem)(nil); errors.As(err, &why) {
 		p.Message, p.Hint = (&Problem{Ref: why.Ref, Why: why.Why, Cause: why.Cause}).Error(), why.Hint

@@ -54,27 +54,27 @@ func (t *team) bounds(pointer string, raw json.RawMessage) {
 // escalations reports escalations that return to a member that had the task
 // before: they end there, as if no member were named.
 func (t *team) escalations() {
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, start := range slices.Sorted(maps.Keys(t.extras.Steps)) {
 		first := t.lookup(start)
 		if first == nil {
 			continue
 		}
-		names, whom := []string{first.alias}, []string{first.whom()}
+		names, identities := []string{first.alias}, []string{first.identity()}
 		for m := t.next(first); m != nil; m = t.next(m) {
 			names = append(names, m.alias)
-			if m.whom() == first.whom() {
-				slices.Sort(whom)
-				if round := strings.Join(whom, "\n"); !told[round] {
-					told[round] = true
+			if m.identity() == first.identity() {
+				slices.Sort(identities)
+				if round := strings.Join(identities, "\n"); !reported[round] {
+					reported[round] = true
 					t.fail(extension("steps", start, "escalate_to"), RuleLoop, "name another one", "the task comes back to the one that did not do it in time: %s", strings.Join(names, " → "))
 				}
 				break
 			}
-			if slices.Contains(whom, m.whom()) {
+			if slices.Contains(identities, m.identity()) {
 				break // this member only leads to a circle
 			}
-			whom = append(whom, m.whom())
+			identities = append(identities, m.identity())
 		}
 	}
 }
@@ -89,9 +89,9 @@ func (t *team) next(m *member) *member {
 	return t.lookup(to)
 }
 
-// whom identifies the entity behind a member, so that two names of one entity
+// identity identifies the entity behind a member, so that two names of one entity
 // are equal.
-func (m *member) whom() string {
+func (m *member) identity() string {
 	if orchestrate.IsEntity(m.ref) {
 		return m.ref
 	}

@@ -92,14 +92,14 @@ func (g *group) circles() {
 	for i := range g.teams {
 		edges[i] = g.calls(i)
 	}
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, least := range []bond{sure, free} {
 		for i := range g.teams {
 			path := circle(edges, i, least)
-			if path == nil || told[g.around(path)] {
+			if path == nil || reported[g.around(path)] {
 				continue
 			}
-			told[g.around(path)] = true
+			reported[g.around(path)] = true
 			names := make([]string, 0, len(path)+1)
 			for _, step := range path {
 				names = append(names, g.sources[step.from].Name)

@@ -78,7 +78,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	if want.Kind() == reflect.Pointer {
 		want = want.Elem()
 	}
-	wrong := func(what string) { t.fail(pointer, RuleExtension, "", "it has to be %s", what) }
+	fail := func(what string) { t.fail(pointer, RuleExtension, "", "it has to be %s", what) }
 	switch {
 	case want == conditionType:
 		var c aaif.Condition
@@ -88,7 +88,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	case want.Kind() == reflect.Struct:
 		var members map[string]json.RawMessage
 		if json.Unmarshal(raw, &members) != nil || members == nil {
-			wrong("an object")
+			fail("an object")
 			return
 		}
 		types := membersOf(want)
@@ -105,7 +105,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	case want.Kind() == reflect.Map:
 		var members map[string]json.RawMessage
 		if json.Unmarshal(raw, &members) != nil || members == nil {
-			wrong("an object")
+			fail("an object")
 			return
 		}
 		for name, value := range members {
@@ -114,7 +114,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	case want.Kind() == reflect.String:
 		var s string
 		if json.Unmarshal(raw, &s) != nil || string(raw) == "null" {
-			wrong("text")
+			fail("text")
 			return
 		}
 		words := vocabularies[lastName(pointer)]
@@ -128,7 +128,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 		}
 	default:
 		if json.Unmarshal(raw, reflect.New(want).Interface()) != nil || string(raw) == "null" {
-			wrong("a " + map[bool]string{true: "number", false: "whole number"}[want.Kind() == reflect.Float64])
+			fail("a " + map[bool]string{true: "number", false: "whole number"}[want.Kind() == reflect.Float64])
 			return
 		}
 		t.bounds(pointer, raw)

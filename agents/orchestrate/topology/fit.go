@@ -38,7 +38,7 @@ func typeOf(schema json.RawMessage) string {
 
 // misfit describes what the schema takes requires and the schema gives does not guarantee; "" if
 // they fit. forGood reports that no value of the one ever fits the other.
-func misfit(gives, takes []byte) (what string, forGood bool) {
+func misfit(gives, takes []byte) (difference string, forGood bool) {
 	out, ok := formOf(gives)
 	in, alsoOK := formOf(takes)
 	if !ok || !alsoOK || out.Properties == nil {
@@ -73,15 +73,15 @@ func (g *group) fit(i int, t *team) {
 		}
 		return &aaif.IO{}
 	}
-	tell := func(pointer, what string, forGood bool, format string, args ...any) {
-		if what == "" {
+	report := func(pointer, difference string, forGood bool, format string, args ...any) {
+		if difference == "" {
 			return
 		}
 		severity := aaif.SeverityWarning
 		if forGood {
 			severity = aaif.SeverityError
 		}
-		t.add(severity, pointer, RuleContract, "map it in x-aeemesh, orchestration.steps.<alias>.input, or change one of the schemas", "%s: %s", fmt.Sprintf(format, args...), what)
+		t.add(severity, pointer, RuleContract, "map it in x-aeemesh, orchestration.steps.<alias>.input, or change one of the schemas", "%s: %s", fmt.Sprintf(format, args...), difference)
 	}
 	switch t.pattern {
 	case pipeline:
@@ -93,15 +93,15 @@ func (g *group) fit(i int, t *team) {
 			}
 			x := t.extras.Steps[m.alias]
 			if x.Input == nil {
-				what, forGood := misfit(gives, io(m).InputSchema)
-				tell(fmt.Sprintf("%s/pipeline/%d", at, j), what, forGood && m.when == always, "%s does not take what %s gives", quote(m.alias), giver)
+				difference, forGood := misfit(gives, io(m).InputSchema)
+				report(fmt.Sprintf("%s/pipeline/%d", at, j), difference, forGood && m.when == always, "%s does not take what %s gives", quote(m.alias), giver)
 			}
 			if gives, giver = io(m).OutputSchema, quote(m.alias); m.when != always || x.OnError == orchestrate.OnErrorSkip {
 				gives = nil // its output may be its own input, if it is skipped
 			}
 		}
-		what, forGood := misfit(gives, own.OutputSchema)
-		tell("/agent/io/output_schema", what, forGood, "the last step, %s, does not give it", giver)
+		difference, forGood := misfit(gives, own.OutputSchema)
+		report("/agent/io/output_schema", difference, forGood, "the last step, %s, does not give it", giver)
 	case swarm, inTurn, router:
 		for j := range t.members[:t.listed] {
 			m := &t.members[j]
@@ -111,8 +111,8 @@ func (g *group) fit(i int, t *team) {
 			if !m.is(working) || t.extras.Steps[m.alias].Input != nil {
 				continue
 			}
-			what, forGood := misfit(own.InputSchema, io(m).InputSchema)
-			tell(m.pointer, what, forGood && m.when == always && t.pattern != router, "%s does not take what the team is given", quote(m.alias))
+			difference, forGood := misfit(own.InputSchema, io(m).InputSchema)
+			report(m.pointer, difference, forGood && m.when == always && t.pattern != router, "%s does not take what the team is given", quote(m.alias))
 		}
 	}
 }

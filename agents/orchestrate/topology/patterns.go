@@ -33,7 +33,7 @@ func (t *team) pipeline() {
 		}
 	}
 	if taken == 0 {
-		t.fail(at+"/pipeline", RuleTeam, "correct the conditions of the steps", "no step is ever done: the conditions never hold%s", t.wordy())
+		t.fail(at+"/pipeline", RuleTeam, "correct the conditions of the steps", "no step is ever done: the conditions never hold%s", t.plainConditions())
 	}
 	t.fallbacks()
 }
@@ -66,7 +66,7 @@ func (t *team) router() {
 		t.warn(fallback.pointer, RuleUnreachable, "give "+quote(sure.alias)+" a condition, or delete the fallback", "the fallback is never chosen: %s takes every task", quote(sure.alias))
 	case fallback != nil:
 	case taken == 0 && len(workers) > 0:
-		t.fail(at+"/subagents", RuleTeam, "correct the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE%s", t.wordy())
+		t.fail(at+"/subagents", RuleTeam, "correct the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE%s", t.plainConditions())
 	case len(workers) == 0:
 		t.fail(at+"/subagents", RuleTeam, "give one of them another role", "there is no subagent that the router could choose")
 	case sure == nil && !byModel:
@@ -78,25 +78,25 @@ func (t *team) router() {
 	t.fallbacks()
 }
 
-// wordy names the members whose conditions are in plain words, which are never evaluated, for a
+// plainConditions names the members whose conditions are in plain words, which are never evaluated, for a
 // team in which no condition ever holds; "" if there are none.
-func (t *team) wordy() string {
+func (t *team) plainConditions() string {
 	const named = 5
-	var who []string
+	var names []string
 	for i := range t.members[:t.listed] {
 		if c := t.o.Subagents[i].When; c != nil && c.IsString() {
-			who = append(who, quote(t.members[i].alias))
+			names = append(names, quote(t.members[i].alias))
 		}
 	}
-	switch n := len(who); {
+	switch n := len(names); {
 	case n == 0:
 		return ""
 	case n > named:
-		return fmt.Sprintf("; those of %s and %d others are words, which are not evaluated", strings.Join(who[:named], ", "), n-named)
+		return fmt.Sprintf("; those of %s and %d others are words, which are not evaluated", strings.Join(names[:named], ", "), n-named)
 	case n == 1:
-		return fmt.Sprintf("; that of %s is words, which are not evaluated", who[0])
+		return fmt.Sprintf("; that of %s is words, which are not evaluated", names[0])
 	}
-	return fmt.Sprintf("; those of %s are words, which are not evaluated", strings.Join(who, ", "))
+	return fmt.Sprintf("; those of %s are words, which are not evaluated", strings.Join(names, ", "))
 }
 
 func (t *team) swarm() {
@@ -120,7 +120,7 @@ func (t *team) swarm() {
 	case len(workers) == 0:
 		t.fail(at+"/subagents", RuleTeam, "name one that is neither evaluator, fallback, referee nor synthesizer", "no member of the swarm does the work")
 	case taken == 0 && t.fallback() == nil:
-		t.fail(at+"/subagents", RuleTeam, "correct the conditions", "no member ever takes part: no condition ever holds%s", t.wordy())
+		t.fail(at+"/subagents", RuleTeam, "correct the conditions", "no member ever takes part: no condition ever holds%s", t.plainConditions())
 	case taken == 0: // the fallback is the whole swarm
 	case t.extras.MinResults > taken:
 		t.fail(extension("min_results"), RuleTeam, fmt.Sprintf("write at most %d", taken), "%d results can never come of %d subagents%s", t.extras.MinResults, taken, idle)

@@ -199,21 +199,21 @@ func (t *team) conditions() {
 // nameless reports, in one problem, the references that are mere names: only a
 // mesh can resolve them.
 func (t *team) nameless(known func(*member) bool) {
-	var who []string
+	var names []string
 	pointer := ""
 	for _, m := range t.names {
 		if known(m) {
 			continue
 		}
-		if who = append(who, quote(m.ref)); pointer == "" {
+		if names = append(names, quote(m.ref)); pointer == "" {
 			pointer = m.pointer + "/ref"
 		}
 	}
-	switch n := len(who); {
+	switch n := len(names); {
 	case n == 1:
-		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %s: an agent that is registered or runs under that name", who[0])
+		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %s: an agent that is registered or runs under that name", names[0])
 	case n > 1:
-		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %d of the references (%s): agents that are registered or run under these names", n, strings.Join(who[:min(n, 5)], ", ")+strings.Repeat(", …", min(1, max(0, n-5))))
+		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %d of the references (%s): agents that are registered or run under these names", n, strings.Join(names[:min(n, 5)], ", ")+strings.Repeat(", …", min(1, max(0, n-5))))
 	}
 }
 

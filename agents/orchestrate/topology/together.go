@@ -48,7 +48,7 @@ func Together(sources []Source) [][]aaif.Problem {
 		}
 	}
 	if len(sources) > 1 {
-		g.twins()
+		g.duplicates()
 		for i, t := range g.teams {
 			if t != nil && t.o != nil {
 				g.absent(i, t)
@@ -199,8 +199,8 @@ func (g *group) roles(i int, t *team) {
 	}
 }
 
-// twins reports documents that cannot be distinguished.
-func (g *group) twins() {
+// duplicates reports documents that cannot be distinguished.
+func (g *group) duplicates() {
 	for i, t := range g.teams {
 		if t == nil {
 			continue
