@@ -97,9 +97,9 @@ type purchase struct {
 	cost   model.USD   // reserved in the tree's counters
 }
 
-// buy begins a turn. Call admit before each call of a model; call pay after the
+// beginTurn begins a turn. Call admit before each call of a model; call pay after the
 // call that succeeded, or back if none did.
-func (t *treasury) buy(ctx context.Context, task *mesh.Task, used *state.Usage, input int, req *model.Request) *purchase {
+func (t *treasury) beginTurn(ctx context.Context, task *mesh.Task, used *state.Usage, input int, req *model.Request) *purchase {
 	counts := task.Counters()
 	if counts == nil { // no node has admitted the task, so it has no counters
 		counts = []mesh.Counter{{Owner: task.Envelope.To, ID: task.Envelope.Corr}}

@@ -57,7 +57,7 @@ func TestABudgetStopsBeforeTheCallThatWouldBreakIt(t *testing.T) {
 			var used state.Usage
 			req := &model.Request{Params: model.Params{MaxTokens: c.answer}}
 			for i := 0; ; i++ {
-				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, req)
+				p := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, req)
 				err := p.admit(c.price)
 				if i == c.calls && c.words != "" {
 					var e *envelope.Error
@@ -96,7 +96,7 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 		wg.Go(func() {
 			var used state.Usage
 			for i := 0; ; i++ {
-				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
+				p := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 				if p.admit(cents) != nil {
 					return
 				}
@@ -124,9 +124,9 @@ func TestUsageOfTheRunAndTheTreeIsCounted(t *testing.T) {
 	shared := new(localCounters)
 	a, b := books(Budget{}, shared), books(Budget{}, shared)
 	var one, two state.Usage
-	a.buy(t.Context(), taskOf("corr"), &one, 10, &model.Request{}).pay(answered(1000, 500))
-	b.buy(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(answered(2000, 0))
-	b.buy(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(&model.Response{Usage: model.Usage{InputTokens: 5}})
+	a.beginTurn(t.Context(), taskOf("corr"), &one, 10, &model.Request{}).pay(answered(1000, 500))
+	b.beginTurn(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(answered(2000, 0))
+	b.beginTurn(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(&model.Response{Usage: model.Usage{InputTokens: 5}})
 	if want := (state.Usage{InputTokens: 1000, OutputTokens: 500, ModelCalls: 1, CostNanoUSD: 20_000_000, TreeTokens: 1500, TreeCostNanoUSD: 20_000_000}); one != want {
 		t.Errorf("the first run\n got %+v\nwant %+v", one, want)
 	}
@@ -135,7 +135,7 @@ func TestUsageOfTheRunAndTheTreeIsCounted(t *testing.T) {
 	}
 	// Without counters there is no tree.
 	var alone state.Usage
-	books(Budget{}, nil).buy(t.Context(), taskOf("corr"), &alone, 10, &model.Request{}).pay(answered(1, 1))
+	books(Budget{}, nil).beginTurn(t.Context(), taskOf("corr"), &alone, 10, &model.Request{}).pay(answered(1, 1))
 	if alone.TreeTokens != 0 || alone.InputTokens != 1 {
 		t.Errorf("%+v", alone)
 	}
@@ -150,7 +150,7 @@ func TestABudgetHoldsWithoutReportedUsage(t *testing.T) {
 		var used state.Usage
 		calls := 0
 		for ; calls < 100; calls++ {
-			p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
+			p := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 			if err := p.admit(cents); err != nil {
 				break
 			}
@@ -164,7 +164,7 @@ func TestABudgetHoldsWithoutReportedUsage(t *testing.T) {
 		}
 	}
 	var used state.Usage
-	books(Budget{}, nil).buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
+	books(Budget{}, nil).beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
 	if want := (state.Usage{ModelCalls: 1}); used != want {
 		t.Errorf("without a budget: %+v", used)
 	}
@@ -212,7 +212,7 @@ func TestCostIsMeasured(t *testing.T) {
 	var used state.Usage
 	for _, res := range []*model.Response{answered(1000, 500), answered(1000, 0), {Usage: model.Usage{InputTokens: 5}}} {
 		res.Provider, res.Model = "google", "gemini-x"
-		books(Budget{}, nil).buy(ctx, taskOf("corr"), &used, 10, &model.Request{}).pay(res)
+		books(Budget{}, nil).beginTurn(ctx, taskOf("corr"), &used, 10, &model.Request{}).pay(res)
 	}
 	want := attribute.NewSet(attribute.String("gen_ai.provider.name", "gcp.gemini"), attribute.String("gen_ai.response.model", "gemini-x"), attribute.String("gen_ai.agent.name", "Clerk"))
 	if m.name != "aaif.agent.llm_call.cost" || m.total < 0.02999 || m.total > 0.03001 || !m.by.Equals(&want) {
@@ -232,13 +232,13 @@ func TestATreesBudgetWithoutCounters(t *testing.T) {
 	for _, c := range []Counters{nil, nobodysCounters{}} {
 		var used state.Usage
 		b := books(Budget{TreeTokens: 3000}, c)
-		p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
+		p := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 		if err := p.admit(cents); err != nil {
 			t.Fatal(err)
 		}
 		p.pay(answered(1000, 1000))
 		var e *envelope.Error
-		if err := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeBudget {
+		if err := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeBudget {
 			t.Errorf("%v", err)
 		}
 	}
@@ -249,14 +249,14 @@ func TestABudgetThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
 	var used state.Usage
 	b := books(Budget{TreeTokens: 1 << 20}, brokenCounters{})
-	err := b.buy(t.Context(), taskOf("corr"), &used, 10, &model.Request{}).admit(cents)
+	err := b.beginTurn(t.Context(), taskOf("corr"), &used, 10, &model.Request{}).admit(cents)
 	var e *envelope.Error
 	if !errors.As(err, &e) || e.Code != envelope.CodeUnavailable || !e.Retryable {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.buy(ctx, taskOf("corr"), &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
+	if err := b.beginTurn(ctx, taskOf("corr"), &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestAReservationThatFailsOnOneCounterLeavesNothingOnTheOthers(t *testing.T)
 			b := newTreasury(Options{Budget: c.budget, Counters: shared, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			var used state.Usage
 			buy := func() *purchase {
-				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
+				p := b.beginTurn(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 				p.counts = counts
 				return p
 			}
@@ -366,7 +366,7 @@ func TestAReservationThatIsCutOffLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	shared := &patchyCounters{owner: "agent.two", fails: 1, err: context.Canceled, first: cancel}
 	var used state.Usage
-	p := books(Budget{TreeTokens: 1 << 20}, shared).buy(ctx, taskOf("corr"), &used, 1000, &model.Request{})
+	p := books(Budget{TreeTokens: 1 << 20}, shared).beginTurn(ctx, taskOf("corr"), &used, 1000, &model.Request{})
 	p.counts = []mesh.Counter{{Owner: "agent.one", ID: "tree"}, {Owner: "agent.two", ID: "corr"}}
 	if err := p.admit(cents); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

@@ -48,13 +48,13 @@ func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.
 	}
 	out := r.message(&res.Message)
 	out.Finish = string(res.Finish)
-	span.SetAttributes(r.said("gen_ai.system_instructions", bounded(system)),
-		r.said("gen_ai.input.messages", bounded(messages)), r.said("gen_ai.output.messages", bounded([]said{out})))
+	span.SetAttributes(r.textAttribute("gen_ai.system_instructions", bounded(system)),
+		r.textAttribute("gen_ai.input.messages", bounded(messages)), r.textAttribute("gen_ai.output.messages", bounded([]said{out})))
 }
 
-// said is an attribute with a text of the conversation, without the credentials
+// textAttribute is an attribute with a text of the conversation, without the credentials
 // that this process knows.
-func (r *reporter) said(name, text string) attribute.KeyValue {
+func (r *reporter) textAttribute(name, text string) attribute.KeyValue {
 	return attribute.String(name, r.secrets.Scrub(text))
 }
 
@@ -83,9 +83,9 @@ func (r *reporter) message(m *model.Message) said {
 
 // exchange adds a task's payload and its result to the run's span.
 func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
-	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: r.cut(userMessage(task))}}}})))
+	span.SetAttributes(r.textAttribute("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: r.cut(userMessage(task))}}}})))
 	if result != nil {
-		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: r.cut(string(result))}}}})))
+		span.SetAttributes(r.textAttribute("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: r.cut(string(result))}}}})))
 	}
 }
 

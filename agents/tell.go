@@ -11,7 +11,7 @@ import (
 // sender has already received, before a crash, a transfer, a pause, or an
 // answer that the model broke off; it is not sent again.
 func (l *loop) turnStream(task *mesh.Task, told string) *turnStream {
-	t := &turnStream{told: told}
+	t := &turnStream{unmatched: told}
 	t.has.WriteString(told)
 	if !l.streaming(task) {
 		return t
@@ -48,11 +48,11 @@ type turnStream struct {
 	onRest  func(model.Delta) error // gets the deltas that continue the part already streamed; such a turn is no JSON answer
 	heard   bool                    // the model has begun to answer
 
-	has     strings.Builder // what the sender has received of the turn
-	told    string          // the part already streamed that the new text has not reached yet
-	matched strings.Builder
-	emit    func(string) error
-	restart func(string) error
+	has       strings.Builder // what the sender has received of the turn
+	unmatched string          // the part already streamed that the new text has not reached yet
+	matched   strings.Builder
+	emit      func(string) error
+	restart   func(string) error
 }
 
 // tell streams the next text.
@@ -61,39 +61,39 @@ func (t *turnStream) tell(text string) error {
 	return t.emit(text)
 }
 
-// anew streams the turn from its beginning.
-func (t *turnStream) anew(text string) error {
-	t.told = ""
+// restartTurn streams the turn from its beginning.
+func (t *turnStream) restartTurn(text string) error {
+	t.unmatched = ""
 	t.has.Reset()
 	t.has.WriteString(text)
 	return t.restart(text)
 }
 
 func (t *turnStream) add(text string) error {
-	if t.told == "" {
+	if t.unmatched == "" {
 		return t.tell(text)
 	}
-	rest, longer := strings.CutPrefix(text, t.told)
+	rest, longer := strings.CutPrefix(text, t.unmatched)
 	switch {
 	case longer:
-		t.told = ""
+		t.unmatched = ""
 		if rest == "" {
 			return nil
 		}
 		return t.tell(rest)
-	case strings.HasPrefix(t.told, text):
+	case strings.HasPrefix(t.unmatched, text):
 		t.matched.WriteString(text)
-		t.told = t.told[len(text):]
+		t.unmatched = t.unmatched[len(text):]
 		return nil
 	}
-	return t.anew(t.matched.String() + text)
+	return t.restartTurn(t.matched.String() + text)
 }
 
 // end ends the turn. If the sender has received more than the turn contains,
 // the turn is streamed anew.
 func (t *turnStream) end() error {
-	if t.told == "" || t.restart == nil {
+	if t.unmatched == "" || t.restart == nil {
 		return nil
 	}
-	return t.anew(t.matched.String())
+	return t.restartTurn(t.matched.String())
 }

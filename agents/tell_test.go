@@ -27,7 +27,7 @@ func TestATurnIsToldOnce(t *testing.T) {
 		"half a character":         {"h\xc3", []string{"hé", "!"}, []string{"\xa9", "!"}},
 	} {
 		var got []string
-		tell := &turnStream{told: c.told,
+		tell := &turnStream{unmatched: c.told,
 			emit:    func(s string) error { got = append(got, s); return nil },
 			restart: func(s string) error { got = append(got, "!"+s); return nil }}
 		for _, text := range c.again {

@@ -60,12 +60,12 @@ type toolEntry struct {
 	secrets *secret.Redactor
 	team    bool // it stands for the members of a team
 
-	mu      sync.Mutex
-	listed  []listedTool      // the last list
-	schemas *schema.Pool      // the schemas of the last list; for a function, of the document
-	left    map[string]string // why listed tools were left out the last time, by name
-	said    string            // the last logged reason why the tool is not available
-	lacks   string            // why no tool of the entry is offered, as published on the mesh; "": one is
+	mu         sync.Mutex
+	listed     []listedTool      // the last list
+	schemas    *schema.Pool      // the schemas of the last list; for a function, of the document
+	left       map[string]string // why listed tools were left out the last time, by name
+	lastReason string            // the last logged reason why the tool is not available
+	lacks      string            // why no tool of the entry is offered, as published on the mesh; "": one is
 }
 
 // listedTool is a tool of a source, bare and guarded. guarded is nil if its
@@ -415,8 +415,8 @@ func (e *toolEntry) last() []listedTool {
 func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.said != err.Error() {
-		e.said = err.Error()
+	if e.lastReason != err.Error() {
+		e.lastReason = err.Error()
 		log.Warn(what, "tool", e.Name, "err", err)
 	}
 }

@@ -129,7 +129,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	told := r.journal.SentText()
 	for breaks, tries := 0, 0; ; {
 		t := l.turnStream(task, told)
-		p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(&req), &req)
+		p := l.books.within(task.TreeBudget()).beginTurn(ctx, task, &r.usage, l.inputTokens(&req), &req)
 		req.Admit = p.admit
 		res, err := l.speak(ctx, &req, told, t)
 		if err != nil {
@@ -142,7 +142,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 			return res, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case t.heard && breaks < maxBreaks && brokeOff(err, &req):
+		case t.heard && breaks < maxBreaks && mayRestart(err, &req):
 			breaks++
 			told = t.has.String()
 			e := task.Envelope
@@ -159,9 +159,9 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	}
 }
 
-// brokeOff reports whether an error after streamed text is transient, and makes
+// mayRestart reports whether an error after streamed text is transient, and makes
 // the next try avoid the failed route.
-func brokeOff(err error, req *model.Request) bool {
+func mayRestart(err error, req *model.Request) bool {
 	var failed *model.Error
 	if !errors.As(err, &failed) || !failed.Kind.Retryable() {
 		return false
@@ -199,7 +199,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 	}
 	ctx, release := stoppable(ctx, r.journal.StopRequested())
 	defer release()
-	p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(req), req)
+	p := l.books.within(task.TreeBudget()).beginTurn(ctx, task, &r.usage, l.inputTokens(req), req)
 	req.Admit = p.admit
 	res, err := l.model.Generate(ctx, req, nil)
 	if err != nil {

@@ -282,7 +282,7 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 	if e != nil {
 		return err
 	}
-	who := ""
+	other := ""
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
 		filters := info.Config.FilterSubjects
@@ -291,12 +291,12 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 		}
 		for _, f := range filters {
 			if info.Name != spec.Config.Durable && (f == "" || subject.Overlap(f, spec.Config.FilterSubject)) {
-				who = info.Name
+				other = info.Name
 			}
 		}
 	}
-	if who == "" {
+	if other == "" {
 		return err
 	}
-	return fmt.Errorf("consumer %s draws from %s already: %w", who, spec.Config.FilterSubject, err)
+	return fmt.Errorf("consumer %s draws from %s already: %w", other, spec.Config.FilterSubject, err)
 }

@@ -89,7 +89,7 @@ func Poll(ctx context.Context, n *Notifier) {
 
 // NamesByHeaders is [States.Names] of all runs in a very large stream.
 func NamesByHeaders(ctx context.Context, s *States) ([]state.ID, error) {
-	keys, err := s.keysByHeaders(ctx, s.both(">"))
+	keys, err := s.keysByHeaders(ctx, s.pattern(">"))
 	return idsOf(keys), err
 }
 

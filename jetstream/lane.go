@@ -85,8 +85,8 @@ type Lane struct {
 	stopped    bool      // no Run is active
 	registered bool      // the entity is recorded in BucketLanes
 	operated   bool      // this user may not create consumers: an operator does
-	snag       error     // why the last delayed task could not be moved
-	told       []LaneState
+	delayedErr error     // why the last delayed task could not be moved
+	reported   []LaneState
 
 	wakeSubs []wakeSub // of the sources that sleep; Run's
 
@@ -189,8 +189,8 @@ func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)
 	defer r.tell()
 	defer r.stop()
 	if n := l.opts.Notifier; n != nil {
-		defer l.silence()
-		l.bells()
+		defer l.unsubscribeAll()
+		l.subscribeSleeping()
 		defer n.join(l)()
 		n.poll()
 	}
@@ -240,7 +240,7 @@ func (r *laneRun) stayAwake(ctx context.Context) error {
 
 	tick := time.NewTicker(r.opts.Heartbeat / 2)
 	defer tick.Stop()
-	r.bells()
+	r.subscribeSleeping()
 	for {
 		r.draw()
 		select {
@@ -249,7 +249,7 @@ func (r *laneRun) stayAwake(ctx context.Context) error {
 		case <-r.wake:
 		case <-tick.C:
 			r.listen()
-			if r.opts.Notifier != nil && r.doze() {
+			if r.opts.Notifier != nil && r.sleepIdle() {
 				return nil
 			}
 		case s := <-status:

@@ -40,7 +40,7 @@ type aheadWatch struct {
 	strikes int    // looks in a row that found it ahead
 	why     error  // it is ahead
 	stuck   int    // how many tasks it does not deliver because of that
-	told    bool   // the source was set deaf because of that
+	setDeaf bool   // the source was set deaf because of that
 	refused error  // the user may not reset it
 	on      uint64 // the number of reconnects when the reset was refused
 	blind   bool   // the user may not ask the stream
@@ -76,10 +76,10 @@ func (a *aheadWatch) asks(info natsjs.ConsumerInfo, held bool) bool {
 
 // caughtUp ends the deafness of a source whose consumer is not ahead any more.
 func (s *source) caughtUp() {
-	if s.ahead.told && s.ahead.why == nil && s.ready && s.state == LaneDeaf {
+	if s.ahead.setDeaf && s.ahead.why == nil && s.ready && s.state == LaneDeaf {
 		s.become(LaneWorking, nil)
 	}
-	s.ahead.told = s.ahead.why != nil
+	s.ahead.setDeaf = s.ahead.why != nil
 }
 
 // heldSinceLook reports whether the notifier has asked since the last look at the consumer what
@@ -155,7 +155,7 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 	if a.why, a.stuck = fmt.Errorf("%s: this worker resets it", what), stuck; err != nil {
 		a.why = fmt.Errorf(`%s: an operator has to run "nats req '%s' '{"seq":1}'", with nats-server 2.14 or newer; this worker cannot: %w`, what, api.Prefix(l.q.js)+s.resets(), err)
 	}
-	a.told = true
+	a.setDeaf = true
 	s.become(LaneDeaf, a.why)
 }
 

@@ -33,8 +33,8 @@ func (r *laneRun) move(ctx context.Context) {
 		case d := <-r.due:
 			err := r.q.moveDue(ctx, d)
 			r.mu.Lock()
-			if r.snag = err; errors.Is(err, errNotDue) { // a fault of the message, not of the lane
-				r.snag = nil
+			if r.delayedErr = err; errors.Is(err, errNotDue) { // a fault of the message, not of the lane
+				r.delayedErr = nil
 			}
 			r.mu.Unlock()
 			switch {

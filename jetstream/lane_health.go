@@ -80,10 +80,10 @@ func (l *Lane) Health() LaneHealth {
 		}
 		switch {
 		case why != nil:
-		case s.weight == 0 && l.snag != nil:
-			why = l.snag
+		case s.weight == 0 && l.delayedErr != nil:
+			why = l.delayedErr
 		default:
-			why = s.snag
+			why = s.warning
 		}
 		p := LanePart{
 			Priority: s.spec.Priority, Consumer: s.stream + "/" + s.consumer, State: state, Err: why, Since: began, Asleep: s.asleep,
@@ -148,10 +148,10 @@ func (r *laneRun) tell() {
 	for _, p := range h.Parts {
 		states = append(states, p.State)
 	}
-	if slices.Equal(states, r.told) {
+	if slices.Equal(states, r.reported) {
 		return
 	}
-	r.told = states
+	r.reported = states
 	if r.opts.Changed != nil {
 		r.opts.Changed(h)
 	}

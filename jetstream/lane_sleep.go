@@ -25,8 +25,8 @@ const linger = 10 * time.Second
 // lane ([Queue.Served]).
 func (l *Lane) starts(s *source) {
 	n := l.opts.Notifier
-	s.asked, s.want, s.hot, s.doubt, s.tries, s.mendAt = 0, 0, false, false, 0, time.Time{}
-	s.dozing, s.busy, s.dozeAt, s.emptyAt = false, time.Now(), time.Time{}, time.Time{}
+	s.asked, s.want, s.hot, s.unproven, s.tries, s.mendAt = 0, 0, false, false, 0, time.Time{}
+	s.sleepSoon, s.busy, s.subscribedAt, s.emptyAt = false, time.Now(), time.Time{}, time.Time{}
 	s.ready = s.ready && n != nil
 	s.ahead = aheadWatch{refused: s.ahead.refused, on: s.ahead.on, blind: s.ahead.blind}
 	s.ahead.again(n != nil)
@@ -89,7 +89,7 @@ func (l *Lane) rouseIf(match func(*source) bool) {
 // wake ends the sleep of a source, and reports whether it slept.
 func (s *source) wake() bool {
 	slept := s.asleep
-	s.asleep, s.dozing = false, false
+	s.asleep, s.sleepSoon = false, false
 	if slept {
 		s.busy, s.emptyAt = time.Now(), time.Time{}
 		s.tries, s.mendAt = 0, time.Time{}
@@ -105,15 +105,15 @@ func (l *Lane) polledEmpty(stream int, p poll) {
 		switch {
 		case s.watched() != stream:
 		case p.held[heldKey{l.entity, s.spec.Priority}]:
-			s.emptyAt, s.dozing = time.Time{}, false
+			s.emptyAt, s.sleepSoon = time.Time{}, false
 		default:
 			s.emptyAt = p.began
 		}
 	}
 }
 
-// doze puts the sources to sleep that have nothing to do, and reports whether all sleep.
-func (r *laneRun) doze() bool {
+// sleepIdle puts the sources to sleep that have nothing to do, and reports whether all sleep.
+func (r *laneRun) sleepIdle() bool {
 	r.mu.Lock()
 	now, all := time.Now(), true
 	for _, s := range r.sources {
@@ -121,25 +121,25 @@ func (r *laneRun) doze() bool {
 		case s.asleep:
 			continue
 		case !r.maySleep(s) || s.state != LaneWorking || now.Sub(s.busy) < r.opts.Notifier.linger || !s.emptyAt.After(s.busy):
-			s.dozing = false
-		case !s.dozing:
-			s.dozing, s.dozeAt = true, time.Time{} // see bells
-		case !s.dozeAt.IsZero() && s.emptyAt.After(s.dozeAt):
-			s.asleep, s.dozing = true, false
+			s.sleepSoon = false
+		case !s.sleepSoon:
+			s.sleepSoon, s.subscribedAt = true, time.Time{} // see subscribeSleeping
+		case !s.subscribedAt.IsZero() && s.emptyAt.After(s.subscribedAt):
+			s.asleep, s.sleepSoon = true, false
 			s.asked, s.want, s.turn, s.hot = 0, 0, 0, false
-			s.pending, s.unacked, s.redelivered, s.oldest, s.lag, s.snag = 0, 0, 0, time.Time{}, waited.Looks{}, nil
+			s.pending, s.unacked, s.redelivered, s.oldest, s.lag, s.warning = 0, 0, 0, time.Time{}, waited.Looks{}, nil
 			continue
 		}
 		all = false
 	}
 	r.mu.Unlock()
-	r.bells()
+	r.subscribeSleeping()
 	return all
 }
 
-// bells subscribes to the subjects of the sources that sleep, or are about to, and to no
+// subscribeSleeping subscribes to the subjects of the sources that sleep, or are about to, and to no
 // others: the tasks of a busy source come twice to each worker that subscribes to it.
-func (l *Lane) bells() {
+func (l *Lane) subscribeSleeping() {
 	n := l.opts.Notifier
 	if n == nil {
 		return
@@ -147,7 +147,7 @@ func (l *Lane) bells() {
 	l.mu.Lock()
 	var want []string
 	for _, s := range l.sources[:len(draws)] {
-		if s.asleep || s.dozing {
+		if s.asleep || s.sleepSoon {
 			want = append(want, s.spec.Config.FilterSubject)
 		}
 	}
@@ -159,7 +159,7 @@ func (l *Lane) bells() {
 	}
 	old := l.wakeSubs
 	if slices.EqualFunc(want, old, func(subj string, b wakeSub) bool { return b.subject == subj }) {
-		l.dozed()
+		l.noteSubscribed()
 		return
 	}
 	l.wakeSubs = make([]wakeSub, 0, len(want))
@@ -170,7 +170,7 @@ func (l *Lane) bells() {
 		}
 		l.wakeSubs = append(l.wakeSubs, wakeSub{subj, n.ring(subj)})
 	}
-	l.dozed()
+	l.noteSubscribed()
 	for _, b := range old { // after the new ones, so that there is no gap
 		if !slices.ContainsFunc(l.wakeSubs, func(now wakeSub) bool { return now.subject == b.subject }) {
 			b.unsubscribe()
@@ -178,19 +178,19 @@ func (l *Lane) bells() {
 	}
 }
 
-// dozed records when the sources that are about to sleep were subscribed to.
-func (l *Lane) dozed() {
+// noteSubscribed records when the sources that are about to sleep were subscribed to.
+func (l *Lane) noteSubscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.sources {
-		if s.dozing && s.dozeAt.IsZero() {
-			s.dozeAt = time.Now()
+		if s.sleepSoon && s.subscribedAt.IsZero() {
+			s.subscribedAt = time.Now()
 		}
 	}
 }
 
-// silence ends all subscriptions.
-func (l *Lane) silence() {
+// unsubscribeAll ends all subscriptions.
+func (l *Lane) unsubscribeAll() {
 	for _, b := range l.wakeSubs {
 		b.unsubscribe()
 	}

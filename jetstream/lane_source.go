@@ -32,23 +32,23 @@ type source struct {
 	turn  int       // credit in the weighted round robin
 
 	// See lane_sleep.go.
-	asleep, dozing bool
-	busy           time.Time // when the last task came, or the source woke
-	dozeAt         time.Time // since when a source that is about to sleep is subscribed to; zero: it is not yet
-	emptyAt        time.Time // when the last poll was sent that found no messages; zero: it found some
+	asleep, sleepSoon bool
+	busy              time.Time // when the last task came, or the source woke
+	subscribedAt      time.Time // since when a source that is about to sleep is subscribed to; zero: it is not yet
+	emptyAt           time.Time // when the last poll was sent that found no messages; zero: it found some
 
-	ready   bool // the consumer exists, as far as is known
-	bounded bool // the consumer has a max_ack_pending
-	batch   int  // the consumer's max_request_batch; 0: it has none
-	lease   time.Duration
-	made    time.Time // when the consumer was created
-	state   LaneState
-	why     error // the cause of the state
-	snag    error // a problem that does not stop the source
-	since   time.Time
-	doubt   bool      // the consumer's existence does not prove that it serves requests
-	tries   int       // failed attempts in a row to recover
-	mendAt  time.Time // when to try again
+	ready    bool // the consumer exists, as far as is known
+	bounded  bool // the consumer has a max_ack_pending
+	batch    int  // the consumer's max_request_batch; 0: it has none
+	lease    time.Duration
+	made     time.Time // when the consumer was created
+	state    LaneState
+	why      error // the cause of the state
+	warning  error // a problem that does not stop the source
+	since    time.Time
+	unproven bool      // the consumer's existence does not prove that it serves requests
+	tries    int       // failed attempts in a row to recover
+	mendAt   time.Time // when to try again
 
 	pending, unacked, redelivered int
 	floor                         uint64    // all messages up to this sequence of the stream are acknowledged
@@ -107,7 +107,7 @@ func (s *source) alive(patience time.Duration) {
 	s.late = s.late || now.Sub(s.heard) > patience
 	s.heard = now
 	if s.ready && s.state != LanePaused {
-		s.tries, s.doubt = 0, false
+		s.tries, s.unproven = 0, false
 		s.serves()
 	}
 }
@@ -126,7 +126,7 @@ func (s *source) serves() {
 // source counts as working again only after an answer to a request; without it, the
 // existence of the consumer is enough.
 func (s *source) trouble(why error, doubt bool) {
-	s.asked, s.want, s.ready, s.doubt, s.late = 0, 0, false, doubt, true
+	s.asked, s.want, s.ready, s.unproven, s.late = 0, 0, false, doubt, true
 	s.mendAt = time.Now().Add(backoff(s.tries))
 	s.tries++
 	s.become(LaneDeaf, why)

@@ -104,7 +104,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	case err == nil:
 		s.lease, s.made, s.bounded, s.batch, s.ready, s.fit = cfg.AckWait, made, cfg.MaxAckPending > 0, cfg.MaxRequestBatch, true, began
 		s.ahead.again(l.opts.Notifier != nil)
-		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
+		if s.state == LaneStarting || s.state == LaneDeaf && !s.unproven {
 			s.serves()
 		}
 	case l.stopped, ctx.Err() != nil && errors.Is(err, context.Canceled):
@@ -113,7 +113,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		s.tries++
 		// A user without permission to look at the consumer may still be permitted to
 		// draw from it.
-		s.ready, s.doubt = denied, denied
+		s.ready, s.unproven = denied, denied
 		s.become(LaneDeaf, err)
 	}
 	return err
@@ -237,9 +237,9 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 		} else if s.state == LanePaused {
 			s.become(LaneWorking, nil)
 		}
-		s.snag = nil
+		s.warning = nil
 		if info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending {
-			s.snag = fmt.Errorf("consumer %s is at its bound of %d messages in flight (max_ack_pending)", s.consumer, info.Config.MaxAckPending)
+			s.warning = fmt.Errorf("consumer %s is at its bound of %d messages in flight (max_ack_pending)", s.consumer, info.Config.MaxAckPending)
 		}
 		if info.Delivered.Consumer < s.ahead.drawn { // another worker, or an operator, has reset it
 			s.made = info.TimeStamp

@@ -206,7 +206,7 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 		h[natsjs.MsgTTLHeader] = v[5:6:6]
 	}
 	if s.replySub != "" {
-		v[6] = s.both(key)
+		v[6] = s.pattern(key)
 		h[natsjs.ExpectedLastSubjSeqSubjHeader] = v[6:7:7]
 	}
 	if note.Corr != "" {
@@ -241,7 +241,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 		default:
 			// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
 			// see fenced.
-			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": last.last + 1}, nil); err != nil {
+			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.pattern(key), "seq": last.last + 1}, nil); err != nil {
 				return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
 			}
 		}
@@ -252,7 +252,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 			"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream}, natsjs.ExpectedLastSubjSeqHeader: {"0"},
 		}}
 		if s.replySub != "" {
-			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.both(key)}
+			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.pattern(key)}
 		}
 		_, err = s.js.PublishMsg(ctx, marker)
 		switch refused := api.IsWrongSequence(err); {

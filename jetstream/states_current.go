@@ -34,7 +34,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
-	least, err := api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask)
+	least, err := api.LastSequence(ctx, s.stream, s.pub+key, s.pattern(key), ask)
 	if errors.Is(err, ErrDenied) {
 		s.denied.Add(entityOf(key))
 		return s.read(ctx, key)
@@ -50,7 +50,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if !pause.For(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
-		if least, err = api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask); err != nil { // it may have been deleted
+		if least, err = api.LastSequence(ctx, s.stream, s.pub+key, s.pattern(key), ask); err != nil { // it may have been deleted
 			return stateMessage{}, err
 		}
 	}
@@ -108,7 +108,7 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 		}
 		return api.ExchangeWithin(ctx, s.js, msg, left)
 	}
-	last, err := api.LastSequence(ctx, s.stream, s.pub+stateKey(id), s.both(stateKey(id)), ask)
+	last, err := api.LastSequence(ctx, s.stream, s.pub+stateKey(id), s.pattern(stateKey(id)), ask)
 	return err == nil && last == 0
 }
 

@@ -62,7 +62,7 @@ func (s *States) Since(ctx context.Context, since time.Time) (ids []state.ID, fe
 		return nil, false, err
 	}
 	keys := map[string]int{}
-	for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(">"), 1, since) {
+	for m, err := range api.ScanSince(ctx, s.js, s.stream, s.pattern(">"), 1, since) {
 		if err != nil {
 			return nil, false, err
 		}

@@ -168,7 +168,7 @@ func ReadRecord(m subject.Map, msg Message) (rec state.Record, reply bool, err e
 		return rec, reply, err
 	}
 	rec = state.Record{ID: id, Data: msg.Data, Revision: msg.Seq, Time: msg.Time, Replied: reply}
-	rec.Over, rec.Swapped = swappedOver(msg.Header, s.both(key))
+	rec.Over, rec.Swapped = swappedOver(msg.Header, s.pattern(key))
 	if reply {
 		rec.End = endOf(msg.Header)
 	}

@@ -67,7 +67,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		holder         func(subj string) string // the subject of the record or reply that the message belongs to
 		size           func(Message) int
 	}{
-		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
+		{s.stream, s.pattern(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
 		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, recordOf, s.chunkSizeOf},
 	} {
 		now, err := usageOf(ctx, s.js, store.stream)

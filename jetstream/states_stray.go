@@ -35,7 +35,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 	for try := range 8 {
 		var was Message
 		whole := false // the replica that answered has the stray, and so all before it
-		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(key), 1, time.Time{}) {
+		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.pattern(key), 1, time.Time{}) {
 			if err != nil {
 				return fail(fmt.Errorf("%w, and its revisions cannot be read: %w", errStray, err))
 			}
@@ -66,7 +66,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(seq, 10))
 		msg.Header.Set(natsjs.ExpectedStreamHeader, s.stream)
 		if s.replySub != "" {
-			msg.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, s.both(key))
+			msg.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, s.pattern(key))
 		}
 		ack, err := s.js.PublishMsg(ctx, msg)
 		if err == nil {

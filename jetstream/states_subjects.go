@@ -32,9 +32,9 @@ func (r runSubjects) withReplies(m subject.Map, prefix string) runSubjects {
 	return r
 }
 
-// both returns the pattern of a key's subjects, of the document and of the reply, or of
+// pattern returns the pattern of a key's subjects, of the document and of the reply, or of
 // several keys'.
-func (r runSubjects) both(key string) string {
+func (r runSubjects) pattern(key string) string {
 	if r.replySub == "" {
 		return r.sub + key
 	}
@@ -55,9 +55,9 @@ func (r runSubjects) keyOf(subj string) (key string, reply bool) {
 // filter returns the pattern of an entity's runs, or of all runs.
 func (r runSubjects) filter(entity string) (string, error) {
 	if entity == "" {
-		return r.both(">"), nil
+		return r.pattern(">"), nil
 	}
-	return r.both(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
+	return r.pattern(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
 }
 
 // documents returns the pattern of the documents of an entity's runs, or of all runs.

@@ -170,7 +170,7 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 			objects.bytes -= min(objects.bytes, uint64(o.Size))
 		}
 		if messages == nil {
-			subjects, err := api.Subjects(ctx, s.js, s.stream, s.both(">"))
+			subjects, err := api.Subjects(ctx, s.js, s.stream, s.pattern(">"))
 			if err != nil {
 				return false, fmt.Errorf("sweep: %w", err)
 			}
@@ -251,7 +251,7 @@ func (w *sweep) purge(ctx context.Context, runs []stateMessage) error {
 	for range min(workers, len(runs)) {
 		wg.Go(func() {
 			for m := range next {
-				err := api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.both(stateKey(m.id)), "seq": m.last + 1}, nil)
+				err := api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.pattern(stateKey(m.id)), "seq": m.last + 1}, nil)
 				if err != nil {
 					mu.Lock()
 					failed = api.Explain(w.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
@@ -378,7 +378,7 @@ func (s *States) references(ctx context.Context, key string) (map[string]bool, e
 			return nil, api.Explain(s.js.Conn(), err, "look for references of %s", key)
 		}
 		names, seen := map[string]bool{}, uint64(0)
-		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(key), 1, time.Time{}) {
+		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.pattern(key), 1, time.Time{}) {
 			if err != nil {
 				return nil, fmt.Errorf("look for references: %w", err)
 			}

@@ -23,7 +23,7 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 		return fmt.Errorf("watch runs: %w", err)
 	}
 	if id.Run != "" {
-		filter = s.both(stateKey(id))
+		filter = s.pattern(stateKey(id))
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -160,7 +160,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		if err != nil {
 			return run.Claimed{}, err
 		}
-		if stale := l.deliveries.stale(r, retried); stale != nil {
+		if stale := l.deliveries.checkTime(r, retried); stale != nil {
 			terms.Refused = stale
 		}
 	}

@@ -283,7 +283,7 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	if err := cs.host.payloads.Validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return nil, err
 	}
-	if err := cs.lane.deliveries.stale(t.Run(), false); err != nil {
+	if err := cs.lane.deliveries.checkTime(t.Run(), false); err != nil {
 		return nil, err
 	}
 	o, err := cs.read(t.Envelope, t.KeyID, t.KeyID != "")

@@ -146,7 +146,7 @@ func (cm *controls) ofOneRun(t *Task) bool {
 // received before. Every worker receives each control message, so with the replay
 // windows of the process and of the mesh only one worker could act on it.
 func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelope.Error {
-	if err := cm.host.node.timely(env, now); err != nil {
+	if err := cm.host.node.checkAge(env, now); err != nil {
 		return err
 	}
 	if cm.host.controlReplay != nil {

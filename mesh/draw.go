@@ -249,12 +249,12 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 	return nil
 }
 
-// stale refuses a task whose ts differs by more than the skew bound from the time at
+// checkTime refuses a task whose ts differs by more than the skew bound from the time at
 // which the server stored it. For a task that was to begin later, and for a dead
 // letter that an operator retries, that time may be long after ts, but not longer than
 // runs are kept, because the kept run is what refuses a second one. It is called for
 // tasks without a run only.
-func (ds *deliveries) stale(r *Run, retried bool) *envelope.Error {
+func (ds *deliveries) checkTime(r *Run, retried bool) *envelope.Error {
 	skew := ds.host.node.cfg.Skew
 	if skew <= 0 {
 		return nil

@@ -194,9 +194,9 @@ func (h *host) start(ctx context.Context) (err error) {
 		case h.live: // the busiest subscription has a goroutine of its own
 			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
 		case h.ask:
-			sub, err = h.node.asked.Subscribe(subject, group, hear)
+			sub, err = h.node.plainText.Subscribe(subject, group, hear)
 		default:
-			sub, err = h.node.told.Subscribe(subject, group, hear)
+			sub, err = h.node.control.Subscribe(subject, group, hear)
 		}
 		if err == nil {
 			subs = append(subs, sub)
@@ -252,7 +252,7 @@ func (h *host) stop() error {
 		h.durable.close()
 	}
 	// Health requests and cancels were answered until here.
-	listen.Drain(h.node.conn, h.controlSubs, h.node.asked, h.node.told)()
+	listen.Drain(h.node.conn, h.controlSubs, h.node.plainText, h.node.control)()
 	h.node.services.leave()
 	h.close()
 	h.quieten() // no heartbeat may follow the event "left"
@@ -284,7 +284,7 @@ func (h *host) abandon(subs []*nats.Subscription) {
 func (h *host) drain(subs []*nats.Subscription) (busy bool, err error) {
 	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
 	// worker.
-	drained := listen.Drain(h.node.conn, subs, h.node.asked, h.node.told)
+	drained := listen.Drain(h.node.conn, subs, h.node.plainText, h.node.control)
 	h.stopping.Store(true)
 	busy = h.active.Load() > 0 || h.queue.Len() > 0
 	if h.durable != nil {

@@ -157,7 +157,7 @@ func capped(e *envelope.Envelope, p envelope.Priority) *envelope.Envelope {
 
 // fresh refuses envelopes that are replayed or stale.
 func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
-	if err := n.timely(env, now); err != nil {
+	if err := n.checkAge(env, now); err != nil {
 		return err
 	}
 	if n.replay != nil {
@@ -168,8 +168,8 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	return nil
 }
 
-// timely refuses envelopes that are stale.
-func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
+// checkAge refuses envelopes that are stale.
+func (n *Node) checkAge(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if n.cfg.Skew > 0 {
 		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
 			return fault.ForPeer(err)

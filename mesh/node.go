@@ -45,33 +45,33 @@ type Node struct {
 	*client.Client     // sends tasks and commands, and reads results and inboxes
 	*platform.Platform // exchanges runs with other platforms, and starts runs from checkpoints
 
-	conn     *nats.Conn
-	cfg      Config
-	subjects subject.Map
-	log      *slog.Logger
-	replay   *sign.Replay
-	quotas   *quota.Table
-	bus      *bus.Bus
-	tel      *telemetry.Telemetry
-	journal  *journal.Journal
-	answers  answers.Reader
-	sender   *sender.Sender
-	limits   envelope.Limits
-	refuted  journal.Refutations
-	replies  *rpc.Exchanger
-	holders  *holders.Watch
-	prober   *probe.Prober
-	calls    *calls.Node
-	trees    *bounds.Keeper
-	hosts    hosts
-	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
-	services services
-	beats    heartbeats
-	told     *listen.Shared // control and monitoring messages
-	asked    *listen.Shared // plain text
-	clock    serverClock
-	tender   *tender.Tender      // nil: live only
-	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
+	conn      *nats.Conn
+	cfg       Config
+	subjects  subject.Map
+	log       *slog.Logger
+	replay    *sign.Replay
+	quotas    *quota.Table
+	bus       *bus.Bus
+	tel       *telemetry.Telemetry
+	journal   *journal.Journal
+	answers   answers.Reader
+	sender    *sender.Sender
+	limits    envelope.Limits
+	refuted   journal.Refutations
+	replies   *rpc.Exchanger
+	holders   *holders.Watch
+	prober    *probe.Prober
+	calls     *calls.Node
+	trees     *bounds.Keeper
+	hosts     hosts
+	starting  chan struct{} // bounds the agents that start at once: the requests of a start have time limits
+	services  services
+	beats     heartbeats
+	control   *listen.Shared // control and monitoring messages
+	plainText *listen.Shared // plain text
+	clock     serverClock
+	tender    *tender.Tender      // nil: live only
+	notifier  *jetstream.Notifier // wakes lanes; nil: they do not sleep
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -135,7 +135,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.starting = make(chan struct{}, startAtOnce)
 	n.services.node = n
 	n.beats = beats.New(cfg.Heartbeat, func(h *host) { h.events.announce(intents.AgentHeartbeat) })
-	n.told, n.asked = listen.NewShared(conn), listen.NewShared(conn)
+	n.control, n.plainText = listen.NewShared(conn), listen.NewShared(conn)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
 	}

@@ -41,7 +41,7 @@ func (s *services) join() (subs []*nats.Subscription, err error) {
 		if err != nil {
 			return nil, err
 		}
-		sub, err := s.node.told.Subscribe(to, "", func(msg *nats.Msg) {
+		sub, err := s.node.control.Subscribe(to, "", func(msg *nats.Msg) {
 			crew.Go(func() {
 				for _, h := range s.node.hosts.all() {
 					h.heedful(to, h.service.Monitor(i))(msg)
@@ -72,7 +72,7 @@ func (s *services) end() {
 	for _, sub := range s.subs {
 		sub.Unsubscribe()
 	}
-	s.node.told.Forget(slices.Clone(s.subs))
+	s.node.control.Forget(slices.Clone(s.subs))
 	s.subs = nil
 	s.crew.Close()
 }

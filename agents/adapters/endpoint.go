@@ -39,7 +39,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 		e.api = e.API
 	}
 	var notices []aaif.Problem
-	stranger := false // the document chose the endpoint
+	documentChose := false // the document chose the endpoint
 	switch {
 	case e.BaseURL != "":
 		e.base = e.BaseURL
@@ -47,7 +47,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 			notices = append(notices, keyNotice("the operator's endpoint for %s, %s, is used instead", name, originOf(e.base)))
 		}
 	case own && m.BaseURL != "":
-		e.base, stranger = m.BaseURL, true
+		e.base, documentChose = m.BaseURL, true
 		if e.base == ownEndpoint(name) {
 			break // that section's own problems have been reported
 		}
@@ -75,7 +75,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	case !registered:
 		return e, notices, fmt.Errorf("%s: the endpoint of provider %s is not known: give its base_url, in the document or in models.providers.%s", at, name, name)
 	}
-	more, err := s.credential(&e, k, at, own, stranger, opts)
+	more, err := s.credential(&e, k, at, own, documentChose, opts)
 	return e, append(notices, more...), err
 }
 
@@ -85,9 +85,9 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 // provider's key follows from the document, so it could be any variable that ends in _API_KEY: it
 // is sent to the document's base_url only if the operator has configured it, or has permitted
 // documents to read that variable and has named the host.
-func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
+func (s *Set) credential(e *endpoint, k provider, at string, own, documentChose bool, opts agents.Options) ([]aaif.Problem, error) {
 	_, registered := providers[aaif.Provider(e.name)]
-	foreign := stranger && registered && originOf(ownEndpoint(e.name)) != originOf(e.base)
+	foreign := documentChose && registered && originOf(ownEndpoint(e.name)) != originOf(e.base)
 	cloud := e.api == APIBedrock || e.api == APIVertex
 	switch {
 	case own && opts.KeyName != "":
@@ -111,7 +111,7 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 		}
 		return nil, nil
 	}
-	if stranger && cloud {
+	if documentChose && cloud {
 		return nil, fmt.Errorf("%s: the credentials for %s are not sent to the document's base_url: the operator names endpoints of its own (models.providers.%s.base_url)", at, e.name, e.name)
 	}
 	var keys []string
@@ -130,14 +130,14 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 			e.keyFrom, e.hasKey = "Google Cloud", true
 			return nil, nil
 		}
-		err := s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || stranger)
+		err := s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || documentChose)
 		if err != nil || registered && k.keyless || loopback(e.base) {
 			return nil, err
 		}
 		return []aaif.Problem{e.keylessNotice(at, k)}, nil
 	}
 	switch owner := keyOwner(keys[0]); {
-	case !stranger:
+	case !documentChose:
 	case owner != "" && originOf(ownEndpoint(string(owner))) != originOf(e.base):
 		p := keyNotice("the key in %s is not sent to %s, which is not %s's own endpoint", keys[0], originOf(e.base), owner)
 		p.Hint = "name the key yourself to send it there"

@@ -61,7 +61,7 @@ func (a *Answer) words() string {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		var v any
 		if json.Unmarshal(a.trimmed(), &v) == nil {
-			text = said(v, 3)
+			text = failureText(v, 3)
 		}
 	case kind == "text/plain":
 		text = decodeText(a.Body, params["charset"])
@@ -73,21 +73,21 @@ func (a *Answer) words() string {
 	return string(runes)
 }
 
-// said finds the text in an object that reports a failure: RFC 9457's detail
+// failureText finds the text in an object that reports a failure: RFC 9457's detail
 // and title, and other common members.
-func said(v any, depth int) string {
+func failureText(v any, depth int) string {
 	if s, ok := v.(string); ok {
 		return s
 	}
 	if list, ok := v.([]any); ok && len(list) > 0 && depth > 0 {
-		return said(list[0], depth-1)
+		return failureText(list[0], depth-1)
 	}
 	object, ok := v.(map[string]any)
 	if !ok || depth == 0 {
 		return ""
 	}
 	for _, name := range []string{"detail", "message", "msg", "error_description", "title", "error", "errors", "description", "reason", "code"} {
-		if s := said(object[name], depth-1); s != "" {
+		if s := failureText(object[name], depth-1); s != "" {
 			return s
 		}
 	}

@@ -18,7 +18,7 @@ type Mem struct {
 	mu       sync.Mutex
 	revision uint64
 	kept     map[string][]Entry
-	told     chan struct{} // closed at the next change
+	changed  chan struct{} // closed at the next change
 }
 
 var _ Registry = (*Mem)(nil)
@@ -60,9 +60,9 @@ func (m *Mem) write(e Entry, after uint64) (uint64, error) {
 	}
 	all := append(m.kept[e.Key], e)
 	m.kept[e.Key] = all[max(0, len(all)-MaxHistory):]
-	if m.told != nil {
-		close(m.told)
-		m.told = nil
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
 	}
 	return e.Revision, nil
 }
@@ -148,10 +148,10 @@ func (m *Mem) Watch(ctx context.Context, changed func(Entry), ready func()) erro
 		m.mu.Lock()
 		news := cloned(m.since(seen, !first))
 		seen = m.revision
-		if m.told == nil {
-			m.told = make(chan struct{})
+		if m.changed == nil {
+			m.changed = make(chan struct{})
 		}
-		next := m.told
+		next := m.changed
 		m.mu.Unlock()
 		for _, e := range news {
 			if ctx.Err() != nil {

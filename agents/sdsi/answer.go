@@ -31,7 +31,7 @@ func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (
 	if ask.Updates == nil || *ask.Updates {
 		l := d.learned(ctx, v, senderOf(t))
 		answer.Patches = l.patches(in)
-		l.told(answer.Patches)
+		l.recordSent(answer.Patches)
 	}
 	if answer.Hash, err = hashOf(answer); err != nil {
 		return nil, err

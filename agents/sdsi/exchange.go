@@ -45,7 +45,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		return nil, err
 	}
 	t.ServeAs(v.handled, input)
-	result, err := next.Handle(withWishes(ctx, others, learned.values(input)), t)
+	result, err := next.Handle(withUnmappedInput(ctx, others, learned.values(input)), t)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (d *Desk) levelOf(v *version, filled *template.Filled) slog.Level {
 // values must fit the agent's own input schema, from which the template may have been made; if
 // they fit only without "other", the handler does not get that key.
 func (l *learned) input(values json.RawMessage, others []string) (json.RawMessage, []string, error) {
-	values, others = l.besides(values, others)
+	values, others = l.moveUnsupported(values, others)
 	if !l.v.held || l.desk.misfit(values) == nil {
 		return values, others, nil
 	}
@@ -98,26 +98,26 @@ func (d *Desk) misfit(values json.RawMessage) *intents.ValidationError {
 	return misfit
 }
 
-type wishesKey struct{}
+type unmappedInputKey struct{}
 
-// wishes are the texts of "other" and the learned keys of a payload.
-type wishes struct {
+// unmappedInput are the texts of "other" and the learned keys of a payload.
+type unmappedInput struct {
 	others  []string
 	learned []LearnedValue
 }
 
-func withWishes(ctx context.Context, others []string, learned []LearnedValue) context.Context {
+func withUnmappedInput(ctx context.Context, others []string, learned []LearnedValue) context.Context {
 	if len(others)+len(learned) == 0 {
 		return ctx
 	}
-	return context.WithValue(ctx, wishesKey{}, wishes{others, learned})
+	return context.WithValue(ctx, unmappedInputKey{}, unmappedInput{others, learned})
 }
 
 // Others returns, for a handler of an exchange, the texts of the key "other": words of the client
 // that fit no key. They are untrusted: a handler that passes them to a model must mark them as
 // data.
 func Others(ctx context.Context) []string {
-	w, _ := ctx.Value(wishesKey{}).(wishes)
+	w, _ := ctx.Value(unmappedInputKey{}).(unmappedInput)
 	return w.others
 }
 
@@ -131,6 +131,6 @@ type LearnedValue struct {
 // template. The input contains them, too, but a handler that does not know these keys finds them
 // only here.
 func Learned(ctx context.Context) []LearnedValue {
-	w, _ := ctx.Value(wishesKey{}).(wishes)
+	w, _ := ctx.Value(unmappedInputKey{}).(unmappedInput)
 	return w.learned
 }

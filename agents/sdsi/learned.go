@@ -85,8 +85,8 @@ func (l *learned) patches(t *template.Template) []template.Patch {
 	return l.view.Patches(t, l.client, time.Now())
 }
 
-// told records that the client has received patches.
-func (l *learned) told(patches []template.Patch) {
+// recordSent records that the client has received patches.
+func (l *learned) recordSent(patches []template.Patch) {
 	if len(patches) == 0 {
 		return
 	}
@@ -168,11 +168,11 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 	}
 	seen := Seen{ID: id}
 	var refused *template.PayloadError
-	wrong := map[string]bool{}
+	wrongType := map[string]bool{}
 	if errors.As(err, &refused) {
 		seen.Refused = true
 		for _, p := range refused.Problems {
-			wrong[p.Key] = true
+			wrongType[p.Key] = true
 		}
 	} else {
 		seen.Others = filled.Other
@@ -185,8 +185,8 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 			if state == "" {
 				continue
 			}
-			seen.Keys = append(seen.Keys, evolve.Use{Key: name, WrongType: wrong[name]})
-			if fragment := sent.Fragments[name]; fragment != "" && k.Experimental && !wrong[name] && !seen.Refused {
+			seen.Keys = append(seen.Keys, evolve.Use{Key: name, WrongType: wrongType[name]})
+			if fragment := sent.Fragments[name]; fragment != "" && k.Experimental && !wrongType[name] && !seen.Refused {
 				if seen.Fragments == nil {
 					seen.Values, seen.Fragments = map[string]json.RawMessage{}, map[string]string{}
 				}
@@ -225,7 +225,7 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if json.Unmarshal(result, &members) != nil || members[template.SuggestionMember] != nil {
 		return result // the agent has added a suggestion of its own
 	}
-	l.told(patches)
+	l.recordSent(patches)
 	separator := ","
 	if len(members) == 0 {
 		separator = ""
@@ -252,9 +252,9 @@ func news(patches []template.Patch, sent *template.Payload) []template.Patch {
 // maxWithSuggestion bounds, in bytes, a result with a suggestion, which must fit into one message.
 const maxWithSuggestion = 512 << 10
 
-// besides moves the values of learned keys that the agent's own schema does not allow to the texts
+// moveUnsupported moves the values of learned keys that the agent's own schema does not allow to the texts
 // of "other".
-func (l *learned) besides(values json.RawMessage, others []string) (json.RawMessage, []string) {
+func (l *learned) moveUnsupported(values json.RawMessage, others []string) (json.RawMessage, []string) {
 	if l.view == nil || l.view.Empty() || !l.v.held {
 		return values, others
 	}

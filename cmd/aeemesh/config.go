@@ -147,28 +147,28 @@ func flagProblems(name string, values []config.Value, err error) (out []*config.
 
 // placed adds the places in the file of --config to the errors about flags, and adds the file's
 // other problems.
-func (a *app) placed(cmd *cobra.Command, wrong error) error {
+func (a *app) placed(cmd *cobra.Command, flagErr error) error {
 	name := cmd.Flags().Lookup("config").Value.String()
 	if name == "" {
-		return wrong
+		return flagErr
 	}
 	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil { // the file existed a moment ago
-		return cmp.Or(wrong, err)
+		return cmp.Or(flagErr, err)
 	}
 	values, _ := config.Read(name, data, settings(cmd))
 	values = slices.DeleteFunc(values, func(v config.Value) bool { return a.ByFile[v.Flag] == "" })
 	bad := operator.Of(cmd, name).Problems(a.App, data, a.misread)
-	for _, p := range flagProblems(name, values, wrong) {
+	for _, p := range flagProblems(name, values, flagErr) {
 		if p.Line == 0 {
 			p.File = "flags"
 		}
 		bad = append(bad, p)
 	}
 	if !slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File != "flags" }) {
-		return wrong
+		return flagErr
 	}
-	return operator.Wrong(cmd, name, bad)
+	return operator.ConfigError(cmd, name, bad)
 }
 
 // shownSetting is a setting as "config show" tells it.

@@ -105,7 +105,7 @@ func (a *app) failed(err error, args []string) int {
 	if !a.Began && !errors.As(err, &usage) {
 		err = &outcome.UsageError{Err: err}
 	}
-	if outcome.Wrong(err) != nil {
+	if outcome.UsageErrorIn(err) != nil {
 		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
 		// A wrong command line may have kept --json from being parsed.
 		if end := slices.Index(args, "--"); end >= 0 {

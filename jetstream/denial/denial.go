@@ -25,7 +25,7 @@ type Denial struct {
 	number     uint64 // its number among the denials of the connection, from 1
 	heard      time.Time
 	reconnects uint64 // reconnects of the connection before it
-	told       bool   // [Until] has reported it to its caller
+	reported   bool   // [Until] has reported it to its caller
 }
 
 // Is reports whether op was denied on exactly this subject.

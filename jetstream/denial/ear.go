@@ -197,7 +197,7 @@ func Why(nc *nats.Conn, match func(Denial) bool) (Denial, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range slices.Backward(e.denials) {
-		if d.reconnects == reconnects && (d.Op == Subscribe || !d.told && time.Since(d.heard) < lasting) && match(d) {
+		if d.reconnects == reconnects && (d.Op == Subscribe || !d.reported && time.Since(d.heard) < lasting) && match(d) {
 			return d, true
 		}
 	}

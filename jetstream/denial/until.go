@@ -58,7 +58,7 @@ func (e *ear) tell(err error) {
 	defer e.mu.Unlock()
 	for i := range e.denials {
 		if e.denials[i].Err == err {
-			e.denials[i].told = true
+			e.denials[i].reported = true
 		}
 	}
 }

@@ -58,8 +58,8 @@ type PersonTask struct {
 	// EscalateTo is the entity that gets the task if there is no answer in time; "": none.
 	EscalateTo string
 
-	last uint64          // sequence of the last message on its reply subject
-	told PersonTaskState // the state that a follower was told last; "": none
+	last         uint64          // sequence of the last message on its reply subject
+	lastReported PersonTaskState // the state that a follower was told last; "": none
 }
 
 // Errors of [Client.AnswerPersonTask].
@@ -176,12 +176,12 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 		if ask == nil {
 			continue
 		}
-		told := ask.told
+		told := ask.lastReported
 		now, err := c.cfg.Stores.Clock.Now(ctx)
 		if err == nil {
 			err = c.judgeAsk(ctx, ask, now)
 		}
-		if ask.told = ask.State; err == nil && (arrived || ask.State == AskWithdrawn && told != AskWithdrawn) {
+		if ask.lastReported = ask.State; err == nil && (arrived || ask.State == AskWithdrawn && told != AskWithdrawn) {
 			err = f(ask)
 		}
 		if err != nil {

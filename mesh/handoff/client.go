@@ -245,26 +245,26 @@ func (c *Client) send(req *http.Request, want int, out any) error {
 	resp, err := c.http.Do(req)
 	switch what, hint := cert.Fault(err, "--handoff-ca"); {
 	case what != "":
-		return c.away(err, "%s: %s", what, hint)
+		return c.unanswered(err, "%s: %s", what, hint)
 	case req.Context().Err() != nil: // the caller knows why it ended
 		return fmt.Errorf("handoff: %w", err)
 	case err != nil:
-		return c.away(err, "the receiver cannot be reached")
+		return c.unanswered(err, "the receiver cannot be reached")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != want {
 		return c.failure(resp)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxCommand)).Decode(out); err != nil {
-		return c.away(err, "the answer is not that of a receiver")
+		return c.unanswered(err, "the answer is not that of a receiver")
 	}
 	return nil
 }
 
-// away returns the error for a receiver that gives no answer, or an answer that no receiver gives.
+// unanswered returns the error for a receiver that gives no answer, or an answer that no receiver gives.
 // The message is for the peer that asked for the transfer; cause, which may name addresses or
 // quote the answer, is for the log.
-func (c *Client) away(cause error, format string, args ...any) error {
+func (c *Client) unanswered(cause error, format string, args ...any) error {
 	return envelope.Errorf(envelope.CodeUnavailable, format, args...).WithCause(fmt.Errorf("handoff to %s: %w", c.base, cause))
 }
 
@@ -273,7 +273,7 @@ func (c *Client) failure(resp *http.Response) error {
 	var p problem
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if json.Unmarshal(body, &p) != nil || p.Code == "" {
-		return c.away(fmt.Errorf("%.100q", body), "the receiver answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		return c.unanswered(fmt.Errorf("%.100q", body), "the receiver answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	switch p.Code {
 	case "unknown":
@@ -281,7 +281,7 @@ func (c *Client) failure(resp *http.Response) error {
 	case "not_staged":
 		return fmt.Errorf("handoff to %s: %w", c.base, ErrNotStaged)
 	case "busy":
-		return c.away(ErrBusy, "the receiver has no room for now")
+		return c.unanswered(ErrBusy, "the receiver has no room for now")
 	}
 	return fmt.Errorf("handoff to %s: %w", c.base, transfer.RemoteError(p.Code, p.Message))
 }

@@ -308,7 +308,7 @@ func (r *Receiver) admit(ctx context.Context, g transfer.Grant, own bool) (*reco
 	if g.Issuer != entity && !matchAny(r.cfg.Issuers, g.Issuer) {
 		return nil, fmt.Errorf("%w: %.80q may not transfer runs of %s", transfer.ErrTokenKey, g.Issuer, entity)
 	}
-	if err := r.vacant(ctx, state.ID{Entity: entity, Run: g.RunID}); err != nil {
+	if err := r.checkUnused(ctx, state.ID{Entity: entity, Run: g.RunID}); err != nil {
 		return nil, err
 	}
 	h := &record{id: g.ID, c: opening(entity, g), own: own}
@@ -321,9 +321,9 @@ func (r *Receiver) admit(ctx context.Context, g transfer.Grant, own bool) (*reco
 	return h, nil
 }
 
-// vacant returns [transfer.ErrRunExists] if a run exists under an id. A run that a receiver has
-// prepared for a handoff whose record no longer exists was never accepted; vacant deletes it.
-func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
+// checkUnused returns [transfer.ErrRunExists] if a run exists under an id. A run that a receiver has
+// prepared for a handoff whose record no longer exists was never accepted; checkUnused deletes it.
+func (r *Receiver) checkUnused(ctx context.Context, id state.ID) error {
 	rec, err := r.cfg.States.Get(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound):

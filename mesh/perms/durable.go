@@ -101,7 +101,7 @@ func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, erro
 	g.publish(objects)
 	g.read("OBJ_"+g.stream(jetstream.ObjectsState), objects)
 
-	g.publish(alive(entity)) // the owner of a run
+	g.publish(pingSubject(entity)) // the owner of a run
 	slices.Sort(g.Publish)
 	return g.done()
 }

@@ -71,8 +71,8 @@ func Worker(m subject.Map, entity string, inboxPrefixes ...string) (Permissions,
 	return p, nil
 }
 
-// alive is where a user asks whether a worker of the entity that has its task lives.
-func alive(entity string) string {
+// pingSubject is where a user asks whether a worker of the entity that has its task lives.
+func pingSubject(entity string) string {
 	return micro.APIPrefix + "." + micro.PingVerb.String() + "." + subject.ServiceName(entity) + ".*"
 }
 
@@ -85,7 +85,7 @@ func Client(m subject.Map, inboxPrefix string, entities ...string) (Permissions,
 		if err != nil {
 			return Permissions{}, err
 		}
-		p.Publish = append(p.Publish, live, ask, ctl, alive(entity))
+		p.Publish = append(p.Publish, live, ask, ctl, pingSubject(entity))
 	}
 	return p, nil
 }

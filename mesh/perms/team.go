@@ -20,7 +20,7 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		if subject.IsPerson(entity) {
 			continue
 		}
-		p.Publish = append(p.Publish, live, ctl, alive(entity))
+		p.Publish = append(p.Publish, live, ctl, pingSubject(entity))
 		if !durable {
 			continue
 		}

@@ -36,7 +36,7 @@ var fills = map[State]string{Done: "palegreen", Failed: "lightcoral", Running: "
 func (d *dotWriter) draw(n *Node) string {
 	id := fmt.Sprintf("n%d", d.n)
 	d.n++
-	label := []string{n.name(), strings.TrimSpace(n.standing() + " " + took(n.DurationMS))}
+	label := []string{n.name(), strings.TrimSpace(n.stateText() + " " + took(n.DurationMS))}
 	if tokens, cost := n.spent(); tokens+cost != "" {
 		if tokens != "" {
 			tokens += " tokens "

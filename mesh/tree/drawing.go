@@ -92,7 +92,7 @@ func (d *drawing) lines() [][]span {
 	for i, r := range d.rows {
 		if n := r.node; n != nil {
 			tokens, cost := n.spent()
-			cells[i] = []string{r.branch + r.name, n.Lane, n.standing(), took(n.DurationMS), tokens, cost}
+			cells[i] = []string{r.branch + r.name, n.Lane, n.stateText(), took(n.DurationMS), tokens, cost}
 			for j, c := range cells[i] {
 				widths[j] = max(widths[j], columns(c))
 			}

@@ -70,7 +70,7 @@ type word struct {
 	ms      float64   // how long it took; 0: not told
 	code    string
 	message string
-	then    string
+	next    string
 	usage   *Usage
 }
 
@@ -94,7 +94,7 @@ func (w *word) is(s State, at time.Time, ms float64, problem *envelope.Error, us
 	if w.first.IsZero() || at.Before(w.first) {
 		w.first = at
 	}
-	w.state, w.at, w.ms, w.status, w.then, w.code, w.message = s, at, max(0, ms), "", "", "", ""
+	w.state, w.at, w.ms, w.status, w.next, w.code, w.message = s, at, max(0, ms), "", "", "", ""
 	if problem != nil {
 		w.code, w.message = string(problem.Code), problem.Message
 	}
@@ -171,7 +171,7 @@ func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 		return nil
 	case s.Child != "":
 		f = b.task(s.Child)
-		b.vain(b.steps[key], f, s)
+		b.removeUnserved(b.steps[key], f, s)
 	case b.steps[key] != nil:
 		f = b.steps[key]
 	case name == "":
@@ -197,9 +197,9 @@ func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 	return f
 }
 
-// vain removes before, the live task of a step that found no worker: the same try was
+// removeUnserved removes before, the live task of a step that found no worker: the same try was
 // then sent over the durable lane under another id.
-func (b *Builder) vain(before, f *facts, s intents.StepEvent) {
+func (b *Builder) removeUnserved(before, f *facts, s intents.StepEvent) {
 	if f == nil || before == nil || before == f || before.try != s.Try || before.durable || !s.Durable || before.own.state != "" || before.caller.state != Sent {
 		return
 	}
@@ -226,7 +226,7 @@ func (b *Builder) child(above *facts, at time.Time, intent string, s intents.Ste
 		f.caller.is(Done, at, s.DurationMS, nil, s.Usage)
 	case intents.RunStepFailed:
 		f.caller.is(Failed, at, s.DurationMS, s.Error, s.Usage)
-		f.caller.then = s.Then
+		f.caller.next = s.Then
 	case intents.RunWaiting:
 		f.sent(at)
 		if f.caller.state == Sent {

@@ -78,7 +78,7 @@ func (f *facts) stand(n *Node) {
 		w = f.caller
 	}
 	w.state = cmp.Or(w.state, Unknown) // other tasks name it as the task above them; nothing else is known
-	n.State, n.Code, n.Message, n.Then = w.state, w.code, w.message, f.caller.then
+	n.State, n.Code, n.Message, n.Then = w.state, w.code, w.message, f.caller.next
 	n.Status = cmp.Or(n.Status, w.status)
 	if n.State.Ended() {
 		n.Ended, n.DurationMS = w.at, w.long()

@@ -80,8 +80,8 @@ func dollars(u model.USD) string {
 	return "$" + strings.TrimRight(fmt.Sprintf("%.6f", float64(u)/float64(model.Dollar)), "0")
 }
 
-// standing describes a state, with its error code.
-func (n *Node) standing() string {
+// stateText describes a state, with its error code.
+func (n *Node) stateText() string {
 	words := strings.ReplaceAll(string(n.State), "_", " ")
 	switch {
 	case n.State == Waiting && n.WaitsFor != "" && (n.person() || n.WaitsFor != n.Entity): // an agent waits for those below it

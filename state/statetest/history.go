@@ -47,11 +47,11 @@ func testAt(t *testing.T, s state.Store) {
 			t.Errorf("At(%d) = %+v, %v, want %s", rev, r, err, want)
 		}
 	}
-	wrong := []uint64{0, second + 1000}
+	stale := []uint64{0, second + 1000}
 	if other != first && other != second { // revisions of two runs may coincide
-		wrong = append(wrong, other)
+		stale = append(stale, other)
 	}
-	for _, rev := range wrong {
+	for _, rev := range stale {
 		r, err := s.At(ctx, id("r"), rev)
 		if err == nil {
 			t.Errorf("At(%d) = %+v", rev, r)

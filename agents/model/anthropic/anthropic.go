@@ -108,7 +108,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		err = m.once(ctx, a, body, key)
 		var refused *report
 		switch {
-		case errors.As(err, &refused) && a.concede(refused):
+		case errors.As(err, &refused) && a.retryWithoutRefused(refused):
 		case err != nil:
 			return nil, m.client.Failure(ctx, err, key)
 		case a.turn.stop != stopPause:

@@ -199,24 +199,24 @@ var (
 	saysParam  = pattern.Of(`\b(?:top_p|temperature|stop_sequences)\b`)
 )
 
-// concede reports whether to send a refused request again without a parameter or feature that this
+// retryWithoutRefused reports whether to send a refused request again without a parameter or feature that this
 // package added, and remembers what to leave out.
-func (a *ask) concede(r *report) bool {
+func (a *ask) retryWithoutRefused(r *report) bool {
 	if r.status != 400 || a.turn.begun() || a.pauses > 0 {
 		return false
 	}
-	what, note := a.blame(r.message)
-	if what == "" || a.refused[what] != 0 {
+	feature, note := a.refusedFeature(r.message)
+	if feature == "" || a.refused[feature] != 0 {
 		return false
 	}
-	a.refused[what] = note
-	a.refusals.Keep(a.req.Model, what, note)
+	a.refused[feature] = note
+	a.refusals.Keep(a.req.Model, feature, note)
 	return true
 }
 
-// blame returns the parameter or feature that a refusal is about, if this package sent it, and the
+// refusedFeature returns the parameter or feature that a refusal is about, if this package sent it, and the
 // note to remember for it; "" otherwise.
-func (a *ask) blame(message string) (what string, note int64) {
+func (a *ask) refusedFeature(message string) (feature string, note int64) {
 	in := a.req.Params
 	sent := map[string]bool{"temperature": in.Temperature != nil, "top_p": in.TopP != nil, "stop": len(in.Stop) > 0}
 	named := map[string]bool{}

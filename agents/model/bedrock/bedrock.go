@@ -108,7 +108,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		switch {
 		case err == nil:
 			return a.response()
-		case !errors.As(err, &refused) || !a.concede(refused):
+		case !errors.As(err, &refused) || !a.retryWithoutRefused(refused):
 			return nil, m.client.Failure(ctx, err, to.key())
 		}
 	}

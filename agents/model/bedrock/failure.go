@@ -16,7 +16,7 @@ import (
 func refusal(res *http.Response, to *access) *report {
 	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
 	return &report{
-		code: plainCode(res.Header.Get("X-Amzn-ErrorType"), body), message: said(body),
+		code: plainCode(res.Header.Get("X-Amzn-ErrorType"), body), message: messageOf(body),
 		status: res.StatusCode, after: model.RetryAfter(res.Header, time.Now()), secrets: to.secrets,
 	}
 }
@@ -31,8 +31,8 @@ type report struct {
 
 func (r *report) Error() string { return "the service reported an error" }
 
-// said returns the message of an error.
-func said(body []byte) string {
+// messageOf returns the message of an error.
+func messageOf(body []byte) string {
 	var doc struct{ Message endpoint.Text }
 	_ = endpoint.Decode(body, &doc) // if it is not JSON, nothing is quoted
 	return string(doc.Message)

@@ -23,24 +23,24 @@ var concessions = []struct {
 
 var saysTools = pattern.Of(`(?i)tool_?config|tool_?spec|input_?schema`)
 
-// concede reports whether to send a refused request again without a parameter or feature that this
+// retryWithoutRefused reports whether to send a refused request again without a parameter or feature that this
 // package added, and remembers what to leave out.
-func (a *ask) concede(r *report) bool {
+func (a *ask) retryWithoutRefused(r *report) bool {
 	if r.code != invalid || len(a.turn.blocks) > 0 || model.TooLong(r.message) {
 		return false
 	}
-	what := a.blame(r.message)
-	if what == "" || a.refused[what] != 0 {
+	feature := a.refusedFeature(r.message)
+	if feature == "" || a.refused[feature] != 0 {
 		return false
 	}
-	a.refused[what] = 1
-	a.refusals.Keep(a.req.Model, what, 1)
+	a.refused[feature] = 1
+	a.refusals.Keep(a.req.Model, feature, 1)
 	return true
 }
 
-// blame returns the parameter or feature that a refusal is about, if this package sent it; ""
+// refusedFeature returns the parameter or feature that a refusal is about, if this package sent it; ""
 // otherwise.
-func (a *ask) blame(message string) string {
+func (a *ask) refusedFeature(message string) string {
 	p := a.req.Params
 	hasSystem := a.schema() == nil && a.req.Format.Type != "" && a.req.Format.Type != model.FormatText
 	for _, m := range a.req.Messages {

@@ -151,7 +151,7 @@ func (t *turn) frame(f *eventstream.Message, to *access) error {
 		if code != "" {
 			code = strings.ToUpper(code[:1]) + code[1:]
 		}
-		return &report{code: code, message: said(f.Payload), secrets: to.secrets}
+		return &report{code: code, message: messageOf(f.Payload), secrets: to.secrets}
 	case "error":
 		return &report{code: plainCode(name(":error-code"), nil), message: name(":error-message"), secrets: to.secrets}
 	case "event":

@@ -72,9 +72,9 @@ func (m *Model) known(req *model.Request) refusal {
 
 // keep remembers refusals that apply to every request of the model; a schema or
 // a signature belongs to one request.
-func (m *Model) keep(req *model.Request, what refusal) {
-	if what &= penalties | jsonWithTools; what != 0 {
+func (m *Model) keep(req *model.Request, newly refusal) {
+	if newly &= penalties | jsonWithTools; newly != 0 {
 		known := refusal(m.refusals.Of(req.Model)[features])
-		m.refusals.Keep(req.Model, features, int64(known|what))
+		m.refusals.Keep(req.Model, features, int64(known|newly))
 	}
 }

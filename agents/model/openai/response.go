@@ -62,11 +62,11 @@ func (t *turn) whole(c *completion) error {
 	t.model = string(c.Model)
 	t.finish = string(c.Choices[0].FinishReason)
 	t.usage = usage(c.Usage)
-	return t.said(c.Choices[0].Message, true)
+	return t.addTurn(c.Choices[0].Message, true)
 }
 
-// said adds a turn, or a piece of one. In a whole turn, the calls are identified by their index.
-func (t *turn) said(raw json.RawMessage, whole bool) error {
+// addTurn adds a turn, or a piece of one. In a whole turn, the calls are identified by their index.
+func (t *turn) addTurn(raw json.RawMessage, whole bool) error {
 	var s said
 	if len(raw) == 0 || endpoint.Decode(raw, &s) != nil {
 		return nil
@@ -155,7 +155,7 @@ func (t *turn) chunk(c *completion) error {
 		if choice.FinishReason != "" {
 			t.finish = string(choice.FinishReason)
 		}
-		if err := t.said(choice.Delta, false); err != nil {
+		if err := t.addTurn(choice.Delta, false); err != nil {
 			return err
 		}
 	}

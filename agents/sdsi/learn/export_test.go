@@ -7,6 +7,6 @@ import (
 // Look updates the pools once.
 func (l *Learner) Look(ctx context.Context) {
 	for _, p := range l.sorted() {
-		p.lookAfter(ctx)
+		p.advance(ctx)
 	}
 }

@@ -181,7 +181,7 @@ func (l *Learner) Run(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		for _, p := range l.sorted() {
-			p.lookAfter(ctx)
+			p.advance(ctx)
 		}
 		select {
 		case <-ctx.Done():

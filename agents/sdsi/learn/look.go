@@ -14,14 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
-// lookAfter advances the states of a pool's keys, makes keys from its ripe clusters, and publishes
+// advance advances the states of a pool's keys, makes keys from its ripe clusters, and publishes
 // its events.
-func (p *pool) lookAfter(ctx context.Context) {
+func (p *pool) advance(ctx context.Context) {
 	if p.learner.store.Load() == nil {
 		return
 	}
 	var ripe []evolve.Cluster
-	var late atomic.Bool // lookAfter has returned: apply must not claim a cluster
+	var late atomic.Bool // advance has returned: apply must not claim a cluster
 	err := p.try(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
 		if late.Load() {
 			return false
@@ -199,13 +199,13 @@ func compareWith(e embedding.Embedder) func(context.Context, Judgement) (aligned
 		for _, v := range vectors[1:] {
 			best = max(best, embedding.Cosine(v, vectors[0]))
 		}
-		return best >= Alike && stands(j.Value, j.Key.Type, j.Fragment), true, nil
+		return best >= Alike && comesFromWords(j.Value, j.Key.Type, j.Fragment), true, nil
 	}
 }
 
-// stands reports whether a value can come from words. If the words have digits, a number must be
+// comesFromWords reports whether a value can come from words. If the words have digits, a number must be
 // one of them; false never can.
-func stands(value json.RawMessage, typ template.Type, fragment string) bool {
+func comesFromWords(value json.RawMessage, typ template.Type, fragment string) bool {
 	if typ != template.Integer && typ != template.Number {
 		return string(value) != "false" || typ != template.Boolean
 	}

@@ -138,7 +138,7 @@ func (s *simulation) follow(keys []evolve.Key) {
 	}
 	if g := s.view.Generation(); g != s.spotted {
 		s.spotted = g
-		s.spot(keys)
+		s.findPlanted(keys)
 	}
 }
 
@@ -155,8 +155,8 @@ func (k *Key) enter(state evolve.State, day float64) {
 	}
 }
 
-// spot searches the names and descriptions of keys for an attacker's words.
-func (s *simulation) spot(keys []evolve.Key) {
+// findPlanted searches the names and descriptions of keys for an attacker's words.
+func (s *simulation) findPlanted(keys []evolve.Key) {
 	for _, a := range s.attackers {
 		own := a.own
 		s.report.attack(a.Kind)

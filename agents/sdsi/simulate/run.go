@@ -124,7 +124,7 @@ func (s *simulation) until(ctx context.Context, at time.Time) error {
 		}
 		s.now = s.next
 		s.next = s.next.Add(tick)
-		if err := s.lookAfter(ctx); err != nil {
+		if err := s.advancePool(ctx); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func (s *simulation) until(ctx context.Context, at time.Time) error {
 
 func (s *simulation) day() int { return int(s.now.Sub(s.report.Start) / (24 * time.Hour)) }
 
-// lookAfter updates the pool as a worker does.
-func (s *simulation) lookAfter(ctx context.Context) error {
+// advancePool updates the pool as a worker does.
+func (s *simulation) advancePool(ctx context.Context) error {
 	s.pool.Advance(s.now)
 	for _, c := range s.pool.Ripe(s.now) {
 		if !s.pool.Claim(c.ID, s.now, tick/2) {

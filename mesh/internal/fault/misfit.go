@@ -12,11 +12,11 @@ import (
 // Misfit returns E_INPUT_SCHEMA with what is wrong in a payload, without the names of Go
 // types.
 func Misfit(err error) *envelope.Error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
+	var mistyped *json.UnmarshalTypeError
+	if !errors.As(err, &mistyped) {
 		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input").WithCause(err)
 	}
-	field, value := wrong.Field, wrong.Value
+	field, value := mistyped.Field, mistyped.Value
 	field = cmp.Or(field, "it")
 	switch value {
 	case "array", "object":

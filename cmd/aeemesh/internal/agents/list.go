@@ -180,7 +180,7 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 			case <-time.After(firstTurn):
 			}
 		case refused.Load():
-			l.told(found)
+			l.setFromStats(found)
 		default:
 			wait.Go(func() { ask(l) })
 		}
@@ -190,7 +190,7 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 	for i, l := range list {
 		// Of refusals that come together the connection keeps only the last.
 		if refused.Load() && l.Reason == noAnswer {
-			l.told(found)
+			l.setFromStats(found)
 		}
 		out[i] = *l
 	}
@@ -204,7 +204,7 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 	err := workers.Ask(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
 	case workers.MayNotAsk(err):
-		l.told(found)
+		l.setFromStats(found)
 		return true
 	case err != nil:
 		l.Reason = whyUnknown(err)
@@ -217,8 +217,8 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 	return false
 }
 
-// told sets the status from the workers' stats.
-func (l *summary) told(found []mesh.Instance) {
+// setFromStats sets the status from the workers' stats.
+func (l *summary) setFromStats(found []mesh.Instance) {
 	l.Reason = ""
 	if l.Status = toldStatus(found, l.Entity); l.Status == "" {
 		l.Status, l.Reason = "unknown", "may not ask"

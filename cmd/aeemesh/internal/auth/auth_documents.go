@@ -53,7 +53,7 @@ func permsFor(a *session.App, args []string) (permsNamed, error) {
 		refs := directory.References(d.def)
 		out.team = out.team || len(refs) > 0
 		for _, ref := range refs {
-			who := whoIs(ref, d, docs)
+			who := resolveReference(ref, d, docs)
 			switch {
 			case who == "":
 				a.Term.Warn("%s names %q, which may be any agent: --calls names those that it needs to reach", d.name, ref)
@@ -63,7 +63,7 @@ func permsFor(a *session.App, args []string) (permsNamed, error) {
 		}
 		if o := d.def.Agent.Orchestration; o != nil {
 			for _, h := range o.Handoff {
-				to := whoIs(aliased(o, h.TargetAgent), d, docs)
+				to := resolveReference(aliased(o, h.TargetAgent), d, docs)
 				if slices.Contains(out.entities, to) && !slices.Contains(out.takesOver, d.entity) {
 					out.takesOver = append(out.takesOver, d.entity)
 				}
@@ -107,9 +107,9 @@ func readPermsDocument(a *session.App, name string) (permsDocument, error) {
 	return permsDocument{name, entity, def}, err
 }
 
-// whoIs resolves a reference in a document to an entity, by itself or with the
+// resolveReference resolves a reference in a document to an entity, by itself or with the
 // other documents; "" if that is not possible.
-func whoIs(ref string, from permsDocument, docs []permsDocument) string {
+func resolveReference(ref string, from permsDocument, docs []permsDocument) string {
 	if orchestrate.IsEntity(ref) {
 		return ref
 	}

@@ -120,7 +120,7 @@ func runBenchKills(ctx context.Context, o killOptions) error {
 			fmt.Fprintf(o.stdout, "%-44s %6s %8s %8s %8s %8s\n", "", "times", "p50 ms", "p90 ms", "p99 ms", "max ms")
 		}
 		b := &killBench{killOptions: o, url: conn.ConnectedUrl(), server: server, node: node, rand: rand.New(rand.NewPCG(o.seed, o.seed)), crew: map[int]*role{}}
-		for i, phase := range []func(context.Context) error{b.kill, b.drain, b.calmDown, b.watch} {
+		for i, phase := range []func(context.Context) error{b.kill, b.drain, b.measureCalm, b.watch} {
 			if err := b.phase(ctx, conn, fmt.Sprintf("%s_kills%d", benchAgent, i), phase); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (b *killBench) kill(ctx context.Context) error {
 		worker := b.crew[pid]
 		delete(b.crew, pid)
 		at := time.Now()
-		b.live.struck(at)
+		b.live.killed(at)
 		worker.cmd.Process.Kill()
 		more, err := b.seen.gaps(ctx, runs, pid, func(sighting) time.Time { return at })
 		worker.stop()
@@ -228,7 +228,7 @@ func (b *killBench) kill(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	told, _ := b.live.told()
+	told, _ := b.live.reports()
 	return errors.Join(b.print(distribution("kill -9 to running again, runs", gaps)), b.print(distribution("kill -9 to E_UNAVAILABLE, live tasks", told)))
 }
 
@@ -262,7 +262,7 @@ func (b *killBench) drain(ctx context.Context) error {
 	return b.print(distribution("draining worker's release to running again", gaps))
 }
 
-func (b *killBench) calmDown(ctx context.Context) error {
+func (b *killBench) measureCalm(ctx context.Context) error {
 	if b.calm == 0 {
 		return nil
 	}
@@ -283,7 +283,7 @@ func (b *killBench) calmDown(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	moved := b.seen.moved() - before
-	_, wrong := b.live.told()
+	_, wrong := b.live.reports()
 	return b.print(killRow{What: fmt.Sprintf("calm of %v beside %d busy processes", b.calm, len(neighbours)), Times: b.workers * b.runs,
 		Reconnects: b.seen.reconnected(), TakenOver: &moved, GivenUp: &wrong})
 }

@@ -289,10 +289,10 @@ func (s *sightings) forget() {
 type liveTasks struct {
 	tasks sync.WaitGroup
 
-	mu    sync.Mutex
-	at    time.Time // of the last kill
-	gaps  []time.Duration
-	wrong int
+	mu          sync.Mutex
+	at          time.Time // of the last kill
+	gaps        []time.Duration
+	unexplained int
 }
 
 // keep keeps one task with some worker until ctx ends.
@@ -310,25 +310,25 @@ func (l *liveTasks) keep(ctx context.Context, node *mesh.Node, entity string) {
 			if gap := now.Sub(l.at); gap < time.Minute {
 				l.gaps = append(l.gaps, gap)
 			} else {
-				l.wrong++
+				l.unexplained++
 			}
 			l.mu.Unlock()
 		}
 	})
 }
 
-func (l *liveTasks) struck(at time.Time) {
+func (l *liveTasks) killed(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at = at
 }
 
-// told returns how long after a kill senders were told of it, and how many were told
+// reports returns how long after a kill senders were told of it, and how many were told
 // without a kill.
-func (l *liveTasks) told() ([]time.Duration, int) {
+func (l *liveTasks) reports() ([]time.Duration, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.gaps), l.wrong
+	return slices.Clone(l.gaps), l.unexplained
 }
 
 // distribution makes a row of how long things took.

@@ -140,7 +140,7 @@ func (o moveOptions) measure(ctx context.Context, way string, n int) (row moveRo
 			}
 		}
 	case moveToHTTPS:
-		if err := b.abroad(ctx, dir, source); err != nil {
+		if err := b.startSystems(ctx, dir, source); err != nil {
 			return row, err
 		}
 	}
@@ -157,8 +157,8 @@ func (o moveOptions) measure(ctx context.Context, way string, n int) (row moveRo
 	return rowOf(way, n, moves), nil
 }
 
-// abroad starts the source's worker and a second system.
-func (b *moveBench) abroad(ctx context.Context, dir string, source *moveSystem) error {
+// startSystems starts the source's worker and a second system.
+func (b *moveBench) startSystems(ctx context.Context, dir string, source *moveSystem) error {
 	target, err := b.system(ctx, filepath.Join(dir, "target"), targetSystem)
 	if err != nil {
 		return err

@@ -220,9 +220,9 @@ func (s Setting) decode(raw json.RawMessage) ([]string, error) {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return nil, err
 	}
-	wrong := fmt.Errorf("it must be %s", s.Kind)
+	badKind := fmt.Errorf("it must be %s", s.Kind)
 	if s.Kind == Text || s.Secret {
-		wrong = errors.New("it must be text; put it in quotes")
+		badKind = errors.New("it must be text; put it in quotes")
 	}
 	switch v := value.(type) {
 	case bool:
@@ -234,33 +234,33 @@ func (s Setting) decode(raw json.RawMessage) ([]string, error) {
 			return []string{string(raw)}, nil
 		}
 	case string:
-		return s.texts(wrong, v)
+		return s.texts(badKind, v)
 	case []any:
 		if s.Kind != List {
-			return nil, wrong
+			return nil, badKind
 		}
 		list := make([]string, len(v))
 		for i, e := range v {
 			text, ok := e.(string)
 			if !ok {
-				return nil, wrong
+				return nil, badKind
 			}
 			list[i] = text
 		}
-		return s.texts(wrong, list...)
+		return s.texts(badKind, list...)
 	}
-	return nil, wrong
+	return nil, badKind
 }
 
 // texts checks the texts of a value.
-func (s Setting) texts(wrong error, list ...string) ([]string, error) {
+func (s Setting) texts(badKind error, list ...string) ([]string, error) {
 	switch {
 	case s.Kind == Duration && !s.Secret:
 		if _, err := time.ParseDuration(list[0]); err != nil {
-			return nil, wrong
+			return nil, badKind
 		}
 	case s.Kind != Text && s.Kind != List && !s.Secret:
-		return nil, wrong
+		return nil, badKind
 	}
 	if slices.ContainsFunc(list, hasPassword) {
 		return nil, errors.New("it holds a password, which belongs into a file of its own")

@@ -55,8 +55,8 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 
 // skew judges the difference between two clocks; it is known to within half of
 // took.
-func (d *doctor) skew(name, who string, skew, took time.Duration) {
-	found := fmt.Sprintf("that of %s differs by %v, give or take %v", who, skew.Abs().Round(time.Millisecond), (took/2 + time.Millisecond).Round(time.Millisecond))
+func (d *doctor) skew(name, clock string, skew, took time.Duration) {
+	found := fmt.Sprintf("that of %s differs by %v, give or take %v", clock, skew.Abs().Round(time.Millisecond), (took/2 + time.Millisecond).Round(time.Millisecond))
 	switch {
 	case skew.Abs() > mesh.DefaultSkew:
 		d.tell(name, "fail", "Envelopes are refused as stale (E_STALE). Synchronise the clocks.", "%s", found)

@@ -159,7 +159,7 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
 			values = append(values, literal)
 		}
-		names := singles(due)
+		names := plainTextMembers(due)
 		for _, name := range names {
 			for _, value := range values {
 				one := append(append(append(envelope.AppendString([]byte{'{'}, name), ':'), value...), '}')
@@ -176,10 +176,10 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("the answer does not fit what is asked for: %w", bad)
 }
 
-// singles returns the members for which a plain text may stand: the only one
+// plainTextMembers returns the members for which a plain text may stand: the only one
 // that a schema requires or has, or the only one that an alternative of it
 // requires.
-func singles(schema json.RawMessage) []string {
+func plainTextMembers(schema json.RawMessage) []string {
 	var form struct {
 		Required   []string                   `json:"required"`
 		Properties map[string]json.RawMessage `json:"properties"`

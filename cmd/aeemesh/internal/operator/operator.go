@@ -75,7 +75,7 @@ func (f *Flags) Adapters(a *session.App, cmd *cobra.Command) (*adapters.Set, err
 		}
 	}
 	if bad := f.sectionProblems(a, data); len(bad) > 0 {
-		return nil, Wrong(cmd, f.File, bad)
+		return nil, ConfigError(cmd, f.File, bad)
 	}
 	return nil, outcome.Usagef(cmd, "%w", err) // a file that it names has changed in between
 }
@@ -161,9 +161,9 @@ func (f *Flags) Problems(a *session.App, data []byte, misread []*config.Problem)
 	return out
 }
 
-// Wrong returns the error of a command whose configuration file, or a flag that adds to it, is
+// ConfigError returns the error of a command whose configuration file, or a flag that adds to it, is
 // wrong.
-func Wrong(cmd *cobra.Command, name string, bad []*config.Problem) error {
+func ConfigError(cmd *cobra.Command, name string, bad []*config.Problem) error {
 	e := &outcome.UsageError{Err: config.Join(bad), Cmd: cmd}
 	if slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File == name }) {
 		e.Hint = fmt.Sprintf("\"aeemesh config check %s\" says all that is wrong, without starting anything.", name)

@@ -22,9 +22,9 @@ type UsageError struct {
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Wrong returns the usage error in err. It returns nil if a file or program that a flag names is
+// UsageErrorIn returns the usage error in err. It returns nil if a file or program that a flag names is
 // missing or may not be read: then the command line itself is correct.
-func Wrong(err error) *UsageError {
+func UsageErrorIn(err error) *UsageError {
 	var usage *UsageError
 	if !errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, exec.ErrNotFound) {
 		return nil

@@ -30,7 +30,7 @@ func Hint(err error) string {
 
 func hintOf(err error) string {
 	var own *hintedError
-	usage, hinted := Wrong(err), errors.As(err, &own)
+	usage, hinted := UsageErrorIn(err), errors.As(err, &own)
 	switch {
 	case usage != nil && usage.Hint != "":
 		return usage.Hint

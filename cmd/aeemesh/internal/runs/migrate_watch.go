@@ -255,7 +255,7 @@ func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.
 	})
 	wakers.Go(func() { _ = m.runs.Watch(ctx, m.id, func(state.Record) { again() }) })
 	for {
-		at, err := m.signOfLife(ctx, captured)
+		at, err := m.firstActivity(ctx, captured)
 		if !at.IsZero() || err != nil {
 			return at, err
 		}
@@ -267,9 +267,9 @@ func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.
 	}
 }
 
-// signOfLife returns the time of the first message that was stored after the
+// firstActivity returns the time of the first message that was stored after the
 // run was captured; zero if there is none.
-func (m *movement) signOfLife(ctx context.Context, captured time.Time) (first time.Time, err error) {
+func (m *movement) firstActivity(ctx context.Context, captured time.Time) (first time.Time, err error) {
 	seen := func(at time.Time) {
 		if at.After(captured) && (first.IsZero() || at.Before(first)) {
 			first = at

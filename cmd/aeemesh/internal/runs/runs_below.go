@@ -35,7 +35,7 @@ func belowWords(b *canceltree.Below) (out []string) {
 		if len(tasks) > 1 {
 			count = fmt.Sprintf("%d %s", len(tasks), many)
 		}
-		out = append(out, count+" "+fmt.Sprintf(format, withWhom(tasks)))
+		out = append(out, count+" "+fmt.Sprintf(format, agentsOf(tasks)))
 	}
 	say(b.Waiting, "task below waits", "tasks below wait", "for a worker of %s, which has not answered: the cancel is queued, and the deadline holds in any case.")
 	if b.Asked > 0 {
@@ -50,8 +50,8 @@ func belowWords(b *canceltree.Below) (out []string) {
 	return out
 }
 
-// withWhom lists the agents of tasks, up to a few.
-func withWhom(tasks []canceltree.Task) string {
+// agentsOf lists the agents of tasks, up to a few.
+func agentsOf(tasks []canceltree.Task) string {
 	var names []string
 	for _, t := range tasks {
 		if !slices.Contains(names, t.Entity) {

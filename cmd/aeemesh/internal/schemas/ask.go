@@ -75,21 +75,21 @@ func (f *Filling) Anyone(args []string) bool {
 	return f.scenario != "" && len(args) == 1 && subject.ValidateEntity(args[0]) != nil
 }
 
-// Who returns the agent that has the scenario.
-func (f *Filling) Who(ctx context.Context, cmd *cobra.Command, a *session.App, s *session.Session) (string, error) {
+// Agent returns the agent that has the scenario.
+func (f *Filling) Agent(ctx context.Context, cmd *cobra.Command, a *session.App, s *session.Session) (string, error) {
 	a.Term.Progress("asking who has %s", f.scenario)
 	offers, err := sdsi.NewClient(s.Node).Find(ctx, "", f.scenario, time.Second)
 	if err != nil {
 		return "", notFound(ctx, err)
 	}
-	var who []string
+	var entities []string
 	for _, o := range offers {
-		who = append(who, o.Entity)
+		entities = append(entities, o.Entity)
 	}
-	if len(who) > 1 {
-		return "", outcome.Usagef(cmd, "several agents have the scenario %s: name one of %s", f.scenario, strings.Join(who, ", "))
+	if len(entities) > 1 {
+		return "", outcome.Usagef(cmd, "several agents have the scenario %s: name one of %s", f.scenario, strings.Join(entities, ", "))
 	}
-	return who[0], nil
+	return entities[0], nil
 }
 
 // Wanted reports whether an agent is to be asked by a template: if the command line names a

@@ -57,15 +57,15 @@ func ConnectionStatus(t *term.Terminal, long bool) func(natsconn.Status) {
 // intervals: the 8th time, the 64th, the 512th.
 type seldom struct {
 	mu       sync.Mutex
-	what     string
+	text     string
 	n, again int
 }
 
 func (s *seldom) now(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if what != s.what {
-		s.what, s.n, s.again = what, 0, 1
+	if what != s.text {
+		s.text, s.n, s.again = what, 0, 1
 	}
 	if s.n++; s.n < s.again {
 		return false
@@ -78,7 +78,7 @@ func (s *seldom) now(what string) bool {
 func (s *seldom) over() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.what = ""
+	s.text = ""
 }
 
 // quietAboutServices hides that the NATS user may not discover workers and

@@ -87,7 +87,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 				defer cancel()
 			}
 			if anyone {
-				if args[0], err = filling.Who(ctx, cmd, a, s); err != nil {
+				if args[0], err = filling.Agent(ctx, cmd, a, s); err != nil {
 					return err
 				}
 			}

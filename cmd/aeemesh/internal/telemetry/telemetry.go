@@ -63,9 +63,9 @@ func Start(ctx context.Context, a *session.App, readers ...sdkmetric.Reader) (*E
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one wrong variable is reported once
 	}
-	var wrong *outcome.UsageError
-	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
-		return nil, wrong
+	var usage *outcome.UsageError
+	if err := errors.Join(err1, err2); errors.As(err, &usage) {
+		return nil, usage
 	} else if err != nil {
 		return nil, &outcome.UsageError{Err: err, Hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
