@@ -140,7 +140,7 @@ func entryOf(key string, e kvEntry) registry.Entry {
 	}
 	rec, err := registry.Decode(e.value)
 	if err == nil && rec.Key() != key {
-		err = fmt.Errorf("record: it is of %q, and stands under another key", rec.Key())
+		err = fmt.Errorf("record: it is of %q, but is stored under another key", rec.Key())
 	}
 	if err != nil {
 		out.Err = err

@@ -16,7 +16,7 @@ import (
 )
 
 // errStray: a message that no worker wrote covers a run's record.
-var errStray = errors.New("a message that no worker wrote stands in the place of the record")
+var errStray = errors.New("a message that no worker wrote covers the record")
 
 // restore writes the newest record of a run again over a stray (see package api), which has the
 // sequence seq. It returns the record as it is then stored, or [natsjs.ErrMsgNotFound] if there is

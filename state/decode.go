@@ -311,7 +311,7 @@ var meshOptions = json.JoinOptions(
 				return err
 			}
 			if *d = time.Duration(ms) * time.Millisecond; int64(*d/time.Millisecond) != ms {
-				return errors.New("a duration beyond measure")
+				return fmt.Errorf("a duration of %d ms is too long", ms)
 			}
 			return nil
 		}),

@@ -30,14 +30,14 @@ func Units(vectors [][]float32, texts int) error {
 	}
 	for _, v := range vectors {
 		if len(v) == 0 || len(v) != len(vectors[0]) {
-			return fmt.Errorf("%w: of %d and %d dimensions", ErrBadVectors, len(v), len(vectors[0]))
+			return fmt.Errorf("%w: they have %d and %d dimensions", ErrBadVectors, len(v), len(vectors[0]))
 		}
 		sum := 0.0
 		for _, x := range v {
 			sum += float64(x) * float64(x)
 		}
 		if !(sum > 0) || math.IsInf(sum, 0) {
-			return fmt.Errorf("%w: one has no direction", ErrBadVectors)
+			return fmt.Errorf("%w: the length of a vector is zero or not finite", ErrBadVectors)
 		}
 		length := math.Sqrt(sum)
 		for i, x := range v {

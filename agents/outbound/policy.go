@@ -218,7 +218,7 @@ func parsePrefix(text string) (entry, error) {
 	case sub && t.ip.IsValid():
 		return entry{}, fmt.Errorf("%q: an address has no subdomains", clip.Text(text, 200))
 	case ambiguousPath(u):
-		return entry{}, fmt.Errorf("%q: its path can be read in two ways", clip.Text(text, 200))
+		return entry{}, fmt.Errorf("%q: its path is ambiguous: it has dot segments, an empty segment, a backslash, a semicolon, %%2F or %%25", clip.Text(text, 200))
 	}
 	e := entry{scheme: t.scheme, host: t.host, ip: t.ip, port: t.port, sub: sub}
 	if t.path != "/" {

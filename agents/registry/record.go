@@ -168,7 +168,7 @@ func validName(s string) error {
 	case s == "" || len(s) > MaxName:
 		return fmt.Errorf("%q has %d bytes, must have 1 to %d", clip.Text(s, 80), len(s), MaxName)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unprintable):
-		return fmt.Errorf("%q holds what does not print", clip.Text(s, 80))
+		return fmt.Errorf("%q contains characters that do not print", clip.Text(s, 80))
 	case len(subject.Escape(s)) > subject.MaxID:
 		return fmt.Errorf("%q is too long for a key", clip.Text(s, 80))
 	}

@@ -93,7 +93,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"there is no document":          func(m map[string]any) { delete(m, "document") },
 		"reads like an entity":          func(m map[string]any) { m["agent_id"] = "agent.two" },
 		`entity "": is empty`:           func(m map[string]any) { m["entity"] = "" },
-		"holds what does not print":     func(m map[string]any) { m["agent_id"] = "a\u0000" },
+		"characters that do not print":  func(m map[string]any) { m["agent_id"] = "a\u0000" },
 		"none of json, yaml, cbor":      func(m map[string]any) { m["format"] = "toml" },
 		"cannot unmarshal number":       func(m map[string]any) { m["skills"] = 1 },
 		"no agent is hosted":            func(m map[string]any) { m["entity"] = "human.ada" },

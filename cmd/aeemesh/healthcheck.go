@@ -42,7 +42,7 @@ this machine.`,
 			} else {
 				listen := a.Env("AEEMESH_HEALTH_LISTEN")
 				if listen == "" {
-					return outcome.Usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
+					return outcome.Usagef(cmd, "URL is missing: give the address of the process, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
 				}
 				var err error
 				if to, err = healthURL(listen, "/readyz"); err != nil {

@@ -170,7 +170,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 		return refused(err)
 	}
 	if len(tools) == 0 {
-		return refused(errors.New("it stands for no tool"))
+		return refused(errors.New("it offers no tools"))
 	}
 	var out []toolEntry
 	for _, t := range tools {

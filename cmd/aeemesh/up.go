@@ -177,7 +177,7 @@ func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *
 		conn, err := natsconn.Connect(ctx, c)
 		if err != nil { // that error names an address, which an in-process connection does not have
 			a.Log.Debug("no connection within the process", "err", err)
-			return nil, errors.New("the server's configuration does not let this process in")
+			return nil, errors.New("the server's configuration refuses the connection of this process")
 		}
 		defer conn.Close()
 		js, err := a.JetStream(conn)

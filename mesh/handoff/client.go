@@ -97,7 +97,7 @@ func (c *Client) About(ctx context.Context) (About, error) {
 		return About{}, err
 	}
 	if about.Platform == "" {
-		return About{}, fmt.Errorf("handoff: %s names no platform", c.base)
+		return About{}, fmt.Errorf("handoff to %s: its answer names no platform", c.base)
 	}
 	return about, nil
 }

@@ -122,7 +122,7 @@ func (r *Receiver) reserve(ctx context.Context, h, next *record, size int) (undo
 	switch of := s.of[issuer]; {
 	case !checked:
 	case of.pending > r.cfg.Pending:
-		err = fmt.Errorf("%w: %d handoffs of %.80s that were not accepted are kept, and no more", ErrBusy, r.cfg.Pending, issuer)
+		err = fmt.Errorf("%w: at most %d handoffs of %.80s are kept that are not accepted yet", ErrBusy, r.cfg.Pending, issuer)
 	case of.bytes > r.cfg.Share:
 		err = fmt.Errorf("%w: what is kept of the handoffs of %.80s would come to %d bytes, the limit is %d", ErrBusy, issuer, of.bytes, r.cfg.Share)
 	}

@@ -178,14 +178,14 @@ func (t *turn) count(c *counts) {
 // begin adds a block with the content that it begins with.
 func (t *turn) begin(index int64, raw json.RawMessage) error {
 	if index != int64(len(t.blocks)-t.offset) {
-		return errors.New("the answer has a block out of turn")
+		return errors.New("the answer has a block whose index is not the next one")
 	}
 	var c struct {
 		Type, ID, Name, Text string
 		Input                json.RawMessage
 	}
 	if json.Unmarshal(raw, &c) != nil || c.Type == "" {
-		return errors.New("the answer has a block that is none")
+		return errors.New("the answer has a block without a type, or one that is no object")
 	}
 	b := &block{kind: c.Type, id: c.ID, name: c.Name, raw: slices.Clone(raw)}
 	t.blocks = append(t.blocks, b)
@@ -215,7 +215,7 @@ func (t *turn) delta(e *event) error {
 	switch e.Delta.Type {
 	case "text_delta":
 		if b.kind != "text" {
-			return errors.New("the stream has text in a block that is none")
+			return errors.New("the stream has text in a block that is not of type text")
 		}
 		return t.append(b, string(e.Delta.Text))
 	case "input_json_delta":

@@ -33,7 +33,7 @@ func (to *access) key() string { return to.secrets[0] }
 
 func (to *access) withAPIKey(key string) (*access, error) {
 	if !strings.HasPrefix(to.base, "https:") { // an eavesdropper would get the key
-		return nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https alone")
+		return nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https only: base_url must begin with https://")
 	}
 	to.apiKey, to.secrets = key, []string{key}
 	return to, nil

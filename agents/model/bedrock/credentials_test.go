@@ -57,7 +57,7 @@ func TestAPIKeysStayOffPlainHTTP(t *testing.T) {
 	m := newModel(t, serve(t, c), func(cfg *bedrock.Config) {
 		cfg.Key = func(context.Context) (string, error) { return "an-api-key", nil }
 	})
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), "https alone") || len(c.bodies) != 0 {
+	if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), "https only") || len(c.bodies) != 0 {
 		t.Errorf("error %v after %d requests", err, len(c.bodies))
 	}
 }

@@ -60,7 +60,7 @@ func (t *turn) whole(body io.Reader) error {
 	}
 	var a answer
 	if endpoint.Decode(raw, &a) != nil {
-		return errors.New("the answer is not the JSON of one")
+		return errors.New("the answer is not the JSON of Converse")
 	}
 	if a.Output.Message == nil || a.Output.Message.Content == nil {
 		return errors.New("the answer is no message")

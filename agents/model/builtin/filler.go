@@ -37,7 +37,7 @@ func fill(req *model.Request) (answer, error) {
 		} `json:"properties"`
 	}
 	if json.Unmarshal(req.Format.Schema, &form) != nil || form.Properties.Keys.Properties == nil && form.Properties.Number == nil {
-		return answer{}, model.Errorf(model.ErrBadRequest, "model %q: the format is no form; it fills in schema templates", Filler)
+		return answer{}, model.Errorf(model.ErrBadRequest, "model %q only fills in schema templates, and the requested format is not the form of one", Filler)
 	}
 	asked, err := echo(req)
 	if err != nil {

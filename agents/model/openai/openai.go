@@ -128,7 +128,7 @@ func (cfg *Config) provider() (Provider, error) {
 	}
 	p, ok := LookupProvider(name)
 	if !ok {
-		return p, fmt.Errorf("provider: %q does not speak this protocol, or by another name", name)
+		return p, fmt.Errorf("provider: %q does not speak this protocol, or has another name here", name)
 	}
 	return p, nil
 }

@@ -56,7 +56,7 @@ func (s Settings) Apply(c *Config) error {
 	}
 	for name, patterns := range s.Cohorts {
 		if name == "" {
-			bad = append(bad, errors.New("learning.cohorts: one has no name"))
+			bad = append(bad, errors.New("learning.cohorts: a cohort has no name"))
 		} else if err := check("learning.cohorts."+name, patterns); err != nil {
 			bad = append(bad, err)
 		}

@@ -193,7 +193,9 @@ func (c Config) withDefaults() Config {
 		c.Env = func(string) (string, bool) { return "", false }
 	}
 	if c.Allow == nil {
-		c.Allow = func(string) error { return errors.New("no policy allows addresses that are on no list") }
+		c.Allow = func(string) error {
+			return errors.New("no policy permits addresses that are not those of configured servers")
+		}
 	}
 	if c.Client == nil {
 		c.Client = plainClient

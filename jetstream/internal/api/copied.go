@@ -25,7 +25,7 @@ import (
 func Copied(h nats.Header) bool { return len(h[natsjs.StreamHeader]) > 0 }
 
 // ErrCopied: no user published the message.
-var ErrCopied = errors.New("a copy of a message, which the server has sent here as an answer")
+var ErrCopied = errors.New("a copy of a message, with which the server answered a request; no user published it")
 
 // ofServer removes the value of a header that the server added to the answer to a direct
 // get, and returns it. The message itself may have a header of that name; the server adds

@@ -69,7 +69,7 @@ func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string)
 	for _, flags := range permsFlagsOf {
 		for _, name := range flags {
 			if fl := cmd.Flags().Lookup(name); fl.Changed && !a.ByEnv[name] && !slices.Contains(permsFlagsOf[r.name], name) {
-				return r, outcome.Usagef(cmd, "--%s says nothing for a %s", name, r.name)
+				return r, outcome.Usagef(cmd, "--%s has no effect for a %s: leave it out", name, r.name)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		task = args[0]
 	case !f.all:
 		if person = cmp.Or(a.As, a.DefaultFrom()); subject.EntityType(person) != subject.TypeHuman {
-			return outcome.Usagef(cmd, "whose inbox? %s is no person", person)
+			return outcome.Usagef(cmd, "PERSON is missing, and %s is no person: name one, such as human.ada", person)
 		}
 	}
 	if person != "" {

@@ -141,7 +141,7 @@ func makeKey(a *session.App, cmd *cobra.Command, kid, alg string, from []string,
 		return none, nil, outcome.Usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
 	}
 	if kid == session.SignAuto || kid == session.SignNone {
-		return none, nil, outcome.Usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
+		return none, nil, outcome.Usagef(cmd, "kid %q is reserved: --sign %s names no key; choose another kid", kid, kid)
 	}
 	if len(from) == 0 {
 		from = []string{a.DefaultFrom()}

@@ -104,7 +104,7 @@ the part before the first slash.`,
 			}
 			e, ok := cat.Find(provider, name)
 			if !ok {
-				return outcome.Hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
+				return outcome.Hinted(outcome.NotFound("the catalogue has no model %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
 			if a.Term.JSON {
 				return a.Term.Object(struct {

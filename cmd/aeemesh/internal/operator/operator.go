@@ -179,7 +179,7 @@ func mcpServers(cfg *adapters.Config, specs []string) error {
 			return fmt.Errorf("--mcp %q: it is NAME=COMMAND or NAME=URL", spec)
 		}
 		if _, taken := cfg.MCPServers[name]; taken {
-			return fmt.Errorf("--mcp %s: there is one of this name", name)
+			return fmt.Errorf("--mcp %s: a server of this name is configured already", name)
 		}
 		server := mcp.Server{URL: where}
 		if !mcpAddress.RE().MatchString(where) {

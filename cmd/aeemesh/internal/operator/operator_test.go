@@ -33,7 +33,7 @@ func TestMCPServersAreCommandsOrURLs(t *testing.T) {
 		}
 	}
 	var cfg adapters.Config
-	if err := mcpServers(&cfg, []string{"a=./x", "a=./y"}); err == nil || !strings.Contains(err.Error(), "one of this name") {
+	if err := mcpServers(&cfg, []string{"a=./x", "a=./y"}); err == nil || !strings.Contains(err.Error(), "a server of this name") {
 		t.Errorf("two of one name: %v", err)
 	}
 }

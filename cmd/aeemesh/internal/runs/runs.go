@@ -189,7 +189,7 @@ func (r *Store) exact(ctx context.Context, name, entity string) (state.Record, s
 // severalRuns is the error of a name that means more than one run.
 func severalRuns(name string, runs []string) error {
 	slices.Sort(runs)
-	return outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(runs)), "They are: %s.", strings.Join(runs[:min(8, len(runs))], ", "))
+	return outcome.Hinted(fmt.Errorf("%s stands for %d runs: name one by more of its id", term.Printable(name), len(runs)), "They are: %s.", strings.Join(runs[:min(8, len(runs))], ", "))
 }
 
 // ClockSlack is how much the clock of a sender that made an id may be ahead of the

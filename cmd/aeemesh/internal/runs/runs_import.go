@@ -137,12 +137,12 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from str
 	}
 	if to != nil {
 		if err := writeReceipt(a, ctx, r, status.Handoff, f.receipt, to); err != nil {
-			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", ShortRun(status.Run), err),
+			return outcome.Hinted(fmt.Errorf("run %s was accepted or refused, but its receipt could not be written: %w", ShortRun(status.Run), err),
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run))
 		}
 	}
 	if status.Phase == state.PhaseRefused && !f.refuse {
-		return outcome.Conflict("run %s was not taken in: %s", ShortRun(status.Run), cmp.Or(term.OneLine(status.Reason), "it was refused here meanwhile"))
+		return outcome.Conflict("run %s was not accepted: %s", ShortRun(status.Run), cmp.Or(term.OneLine(status.Reason), "it was refused here meanwhile"))
 	}
 	if a.Term.JSON {
 		return a.Term.Object(status)
@@ -232,7 +232,7 @@ func importFailed(err error) error {
 		{transfer.ErrTokenExpired, "The source writes a new file with the same \"aeemesh runs export\"; the clocks may differ, too (\"aeemesh doctor\")."},
 		{transfer.ErrTokenAudience, "It is for another platform; --platform says which one this is."},
 		{transfer.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
-		{transfer.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
+		{transfer.ErrTokenUsed, "The run was accepted or refused before: \"aeemesh handoff list\"."},
 		{transfer.ErrRunExists, "\"aeemesh runs list\" shows it."},
 		{handoff.ErrFileKey, "Give the key that the file was encrypted with: --seal env:NAME or file:PATH."},
 		{mesh.ErrSealKey, "--state-key is the key of this platform's workers; leave it out if they have none. The key of the file is --seal."},

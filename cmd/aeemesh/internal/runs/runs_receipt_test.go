@@ -25,7 +25,7 @@ func TestAReceiptIsAboutOneRun(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
 		}
 	}
-	for name, want := range map[string]string{"0f": "0f means 2 runs", "": "means 2 runs", "7": "no run 7 was transferred to here"} {
+	for name, want := range map[string]string{"0f": "0f stands for 2 runs", "": "stands for 2 runs", "7": "no run 7 was transferred to here"} {
 		if got, err := meantHandoff(all, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s, %v, want %q", name, got, err, want)
 		}

@@ -108,7 +108,7 @@ func (e Environment) readContext(name string) (contextSettings, error) {
 	paths := []string{name}
 	if !filepath.IsAbs(name) {
 		if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
-			return s, fmt.Errorf("NATS context %q: no such name is legal", name)
+			return s, fmt.Errorf("NATS context %q: a name contains no slash, backslash or \"..\"; give the absolute path of a file", name)
 		}
 		paths = nil
 		for _, dir := range e.ContextDirs() {

@@ -380,11 +380,11 @@ func (a *App) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool
 // ReadShared reads a record of the mesh's bucket.
 func ReadShared(r jetstream.Record) (sign.Record, error) {
 	if r.Stray {
-		return sign.Record{}, errors.New("an answer of the server's, which a user had sent there, stands in its place")
+		return sign.Record{}, errors.New("an answer of the server covers it, which a user has redirected there")
 	}
 	record, err := sign.ParseRecord(r.Value)
 	if err == nil && record.KID != r.ID {
-		err = fmt.Errorf("it is of key %q", record.KID)
+		err = fmt.Errorf("the record stored for it is of key %q", record.KID)
 	}
 	return record, err
 }

@@ -169,7 +169,7 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
-			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")
+			return nil, outcome.Usagef(cmd, "ENTITY is missing: name the receiver, such as agent.echo")
 		}
 		if err := subject.ValidateEntity(args[0]); err != nil {
 			return nil, outcome.Usagef(cmd, "%w", err)

@@ -182,7 +182,7 @@ func TestWhatCannotBeSentIsRefusedFirst(t *testing.T) {
 		line, want string
 		exit       int
 	}{
-		{"", "to whom? ENTITY is missing", outcome.Usage},
+		{"", "ENTITY is missing: name the receiver, such as agent.echo", outcome.Usage},
 		{"nowhere x", "nowhere", outcome.Usage},
 		{"agent.x hi --at 2030-01-01T00:00:00Z --after 1h", "give --at or --after, not both", outcome.Usage},
 		{"agent.x hi --after -1h", "it cannot be negative", outcome.Usage},

@@ -171,9 +171,9 @@ func (r *treeReader) once(ctx context.Context) error {
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && missing != nil:
-		return outcome.Hinted(outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
+		return outcome.Hinted(outcome.NotFound("no task, event or run of %s was found: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
 	case t == nil:
-		return outcome.Hinted(outcome.NotFound("nothing is known of %s", term.Printable(r.wanted)),
+		return outcome.Hinted(outcome.NotFound("no task, event or run of %s was found", term.Printable(r.wanted)),
 			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {
