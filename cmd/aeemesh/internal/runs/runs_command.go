@@ -339,6 +339,10 @@ func forkRun(a *session.App, ctx context.Context, s *session.Session, runs *Stor
 			return notKept(err, at)
 		}
 	}
+	if rec.End != nil {
+		return outcome.Hinted(outcome.Conflict("run %s has left its reply alone: its task is not kept", ShortRun(rec.ID.Run)),
+			"A worker with --keep-tasks keeps the task of every run.")
+	}
 	parent, err := ownRecord(a, runs, rec)
 	if err != nil {
 		return err
