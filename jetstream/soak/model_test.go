@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // good returns a correct task of two steps whose first owner died in the second step:
@@ -185,5 +187,29 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		if at[p] == 0 {
 			t.Errorf("no fault at %q", p)
 		}
+	}
+}
+
+// A message is lost only if its writer dies between two of its writes. So a soak whose
+// workers do not look for lost messages kills them there, unless it is told what to do.
+func TestASoakWithoutASweepLosesMessages(t *testing.T) {
+	t.Parallel()
+	points := func(o Options) (n int) {
+		o, _ = o.normal() // its folder is missing
+		for _, f := range plan(o) {
+			if f.Kind != WorkerKill || f.Point != "" && f.Point != Point(mesh.PointRequeue) {
+				return -1
+			}
+			if f.Point != "" {
+				n++
+			}
+		}
+		return n
+	}
+	if n := points(Options{Faults: 30, Seed: 1, Break: BreakSweep}); n < 10 {
+		t.Errorf("%d of 30 faults strike where a message is lost", n)
+	}
+	if points(Options{Faults: 30, Seed: 1, Break: BreakSweep, Only: []Kind{WorkerStop}}) >= 0 {
+		t.Error("other faults than those that it is told to use")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Options configure a soak. The zero value of each optional field means its default.
@@ -89,6 +90,9 @@ func (o Options) normal() (Options, error) {
 		if len(o.Only) == 0 {
 			o.Only = kills
 		}
+	}
+	if o.Break == BreakSweep && len(o.Only) == 0 && len(o.At) == 0 {
+		o.Only, o.At = []Kind{WorkerKill}, []Point{Point(mesh.PointRequeue)} // other faults hardly ever lose a message
 	}
 	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
 	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")
