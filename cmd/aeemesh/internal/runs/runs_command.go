@@ -232,7 +232,7 @@ func commanded(a *session.App, r runCommand, what string, got intents.CommandRes
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
-			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
+			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints, if it has any.")
 		}
 		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
 	case a.Term.JSON:
