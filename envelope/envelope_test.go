@@ -407,6 +407,7 @@ func TestAllocations(t *testing.T) {
 		"Parse":           {2, func() { envelope.Parse(data) }}, // the envelope and its strings
 		"AppendJSON":      {0, func() { e.AppendJSON(buf) }},
 		"AppendCanonical": {0, func() { envelope.AppendCanonical(buf, unsorted) }},
+		"References":      {0, func() { e.References() }}, // of a payload that has none
 	} {
 		if n := testing.AllocsPerRun(100, tt.f); n > tt.max && !raceEnabled {
 			t.Errorf("%s allocates %v times, want at most %v", name, n, tt.max)

@@ -48,6 +48,12 @@ func readReferences(payload json.RawMessage) (refs []Reference, items []json.Raw
 	if !mayHaveMember(payload, referencesMember) {
 		return nil, nil, nil
 	}
+	return searchReferences(payload)
+}
+
+// searchReferences is readReferences for a payload that may have some. It is a function of its own
+// because its results are allocated, also where there are none.
+func searchReferences(payload json.RawMessage) (refs []Reference, items []json.RawMessage, err error) {
 	err = eachMember(payload, func(name, value []byte) error {
 		if string(name) != referencesMember || string(value) == "null" {
 			return nil
