@@ -2,10 +2,13 @@ package jetstream_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -29,5 +32,42 @@ func TestTheReplicasOfOtherStreamsTakeRoom(t *testing.T) {
 	_, err := jetstream.Apply(testContext(t), js, jetstream.Options{Only: []string{jetstream.StreamBus}, Replicas: 3, Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxBytes: 50 << 20}}})
 	if want := "the account has room for 95 MiB more of storage, and 150 MiB are needed: nothing was done"; !errors.Is(err, jetstream.ErrNoRoom) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An account may limit the consumers of a stream. The server refuses a stream that asks for more.
+func TestTheAccountLimitsConsumers(t *testing.T) {
+	t.Parallel()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(conf, []byte(`
+		jetstream { max_file_store: 10G }
+		accounts {
+			few { jetstream { max_file: 5G, max_consumers: 20 }, users: [{ user: f, password: f }] }
+			more { jetstream { max_file: 5G, max_consumers: 2000000 }, users: [{ user: m, password: m }] }
+		}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, JetStream: true, StoreDir: t.TempDir()})
+	for user, want := range map[string]int{"f": 20, "m": 1_000_000} {
+		js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo(user, user)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := jetstream.Options{Entities: []string{"agent.a"}}
+		apply(t, js, opts)
+		for _, name := range []string{jetstream.StreamWork, jetstream.StreamSchedule} {
+			if got := configs(t, js)[name].MaxConsumers; got != want {
+				t.Errorf("%s: %s allows %d consumers", user, name, got)
+			}
+		}
+		plan, err := jetstream.Plan(testContext(t), js, opts)
+		for _, c := range plan {
+			if c.Action != jetstream.ActionNone {
+				t.Errorf("%s: %s", user, c)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -132,14 +132,15 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 		return js.Stream(ctx, spec.StreamName(opts.Map))
 	})
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
-		c.Action, c.want = ActionCreate, fresh(opts, spec)
+		c.Action, c.want = ActionCreate, fresh(opts, allowed(ctx, js, spec, max(opts.Replicas, 1), 0))
 		c.Reserves = max(c.want.MaxBytes, 0)
 		return c, nil
 	}
 	if err != nil {
 		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
-	c.compare(opts, spec, stream.CachedInfo())
+	have := stream.CachedInfo().Config
+	c.compare(opts, allowed(ctx, js, spec, have.Replicas, have.MaxConsumers), stream.CachedInfo())
 	if g := quorum.Of(stream.CachedInfo()); g.Replicated() {
 		c.Group = &g
 	}

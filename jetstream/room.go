@@ -102,19 +102,19 @@ func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exa
 func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need) error {
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
-	var info natsjs.AccountInfo
-	if err := api.Request(ctx, js, "INFO", nil, &info); err != nil {
+	tier, tiered, err := accountTier(ctx, js, n.replicas)
+	if err != nil {
 		return nil // without permission or an answer, the first stream that does not fit reports it
 	}
-	tier, replicas := info.Tier, n.replicas
-	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {
-		tier, replicas = t, 1 // a tier counts each replica set once
+	replicas := n.replicas
+	if tiered {
+		replicas = 1 // a tier counts each replica set once
 	} else if max(tier.Limits.MaxStore, tier.Limits.MaxMemory) > 0 {
 		file, memory := room.MoreReplicas(ctx, js)
 		tier.ReservedStore, tier.ReservedMemory = tier.ReservedStore+file, tier.ReservedMemory+memory
 	}
 	if most := tier.Limits.MaxStreams; most > 0 && tier.Streams+n.streams > most {
-		return fmt.Errorf("the account may have %d streams and has %d, and %d are to be made: nothing was done: %w", most, tier.Streams, n.streams, ErrNoRoom)
+		return fmt.Errorf("the account may have %d streams and has %d, and %d are to be made: nothing was done: %w", most, tier.Streams, n.streams, ErrAccountLimit)
 	}
 	for _, part := range []struct {
 		what        string
@@ -126,6 +126,32 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 		}
 	}
 	return nil
+}
+
+// accountTier returns the usage and limits of the account for streams with that many replicas,
+// and whether these have a tier of their own.
+func accountTier(ctx context.Context, js natsjs.JetStream, replicas int64) (natsjs.Tier, bool, error) {
+	var info natsjs.AccountInfo
+	if err := api.Request(ctx, js, "INFO", nil, &info); err != nil {
+		return natsjs.Tier{}, false, err
+	}
+	if t, tiered := info.Tiers[fmt.Sprintf("R%d", replicas)]; tiered {
+		return t, true, nil
+	}
+	return info.Tier, false, nil
+}
+
+// allowed lowers the consumers of a stream's spec to what the account allows: the server refuses a
+// stream with a higher limit. have is the limit of the existing stream. Without permission to ask
+// for the account's limits allowed changes nothing.
+func allowed(ctx context.Context, js natsjs.JetStream, spec Spec, replicas, have int) Spec {
+	if spec.Config.MaxConsumers <= max(have, 0) {
+		return spec
+	}
+	if tier, _, err := accountTier(ctx, js, int64(replicas)); err == nil && tier.Limits.MaxConsumers > 0 {
+		spec.Config.MaxConsumers = min(spec.Config.MaxConsumers, tier.Limits.MaxConsumers)
+	}
+	return spec
 }
 
 func noRoom(who, what string, need, left int64) error {

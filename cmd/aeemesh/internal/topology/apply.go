@@ -172,11 +172,20 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 	}
 }
 
-// RoomHint adds a hint to errors about a small disk, too few servers, or another domain.
+// RoomHint adds a hint to errors about a small disk, limits of the account, too few servers, or
+// another domain.
 func RoomHint(err error) error {
 	var refused *natsjs.APIError
-	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
-		return outcome.Hinted(outcome.Conflict("%w", err), "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+	if errors.As(err, &refused) {
+		if refused.ErrorCode == replicasUnsupported {
+			return outcome.Hinted(outcome.Conflict("%w", err), "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+		}
+		if hint := accountHints[refused.ErrorCode]; hint != "" {
+			return outcome.Hinted(outcome.Conflict("%w", err), "%s", hint)
+		}
+	}
+	if errors.Is(err, jetstream.ErrAccountLimit) {
+		return outcome.Hinted(err, "Raise the account's limit of streams: max_streams in the server's configuration, or \"nsc edit account --js-streams\".")
 	}
 	if errors.Is(err, jetstream.ErrElsewhere) {
 		return outcome.Hinted(err, "Name the domain of its streams with --js-domain, or give this mesh another --prefix. docs/operations.md, \"Leaf nodes\".")
@@ -190,6 +199,14 @@ func RoomHint(err error) error {
 // replicasUnsupported is nats-server's error code for replicas without a
 // cluster.
 const replicasUnsupported natsjs.ErrorCode = 10074
+
+// accountHints are the hints for nats-server's refusals because of a limit of the account.
+var accountHints = map[natsjs.ErrorCode]string{
+	10026: "Each agent that takes durable tasks has four consumers on AEE_WORK and one on AEE_SCHEDULE. Raise the account's limit of consumers: max_consumers in the server's configuration, or \"nsc edit account --js-consumer\".",
+	10113: "AEE_SCHEDULE has no size: a full one would drop delayed tasks. Let the account have such streams: no max_bytes_required in the server's configuration, or \"nsc edit account --js-max-bytes-required=false\".",
+	10120: "The account has limits for other numbers of replicas only: choose one of those with --replicas, or add this tier (\"nsc edit account --js-tier\").",
+	10122: "Give it less with --limit NAME=max_bytes:64MiB, or raise the account's limit of a stream (\"nsc edit account --js-max-disk-stream\"); \"aeemesh plan\" shows what each stream takes.",
+}
 
 // Agreed asks at a terminal whether to make the changes that were listed. Without a yes it returns
 // the command's error.
