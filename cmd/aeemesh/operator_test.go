@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
@@ -222,5 +224,44 @@ func TestConnectsThroughASocksProxy(t *testing.T) {
 	}
 	if code, stderr := listAgents(t, map[string]string{}, "--context", file); code != exitOK || used() == 0 {
 		t.Errorf("exit %d, %d connections through the proxy: %s", code, used(), stderr)
+	}
+}
+
+// The server refuses credentials that have expired as it refuses any others: the error says more.
+func TestExpiredCredentialsAreNamed(t *testing.T) {
+	t.Parallel()
+	srv, user := operatorMode(t)
+	for name, c := range map[string]struct {
+		expires time.Time
+		want    bool
+	}{
+		"expired": {time.Now().Add(-time.Hour), true},
+		"unknown": {time.Now().Add(time.Hour), false}, // of another account
+	} {
+		token, seed := user(func(u *jwt.UserClaims) { u.Expires = c.expires.Unix() })
+		if name == "unknown" {
+			stranger, _ := newPair(t, nkeys.CreateAccount)
+			u, err := jwt.DecodeUserClaims(token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.IssuerAccount = ""
+			token = encodeClaims(t, u, stranger)
+		}
+		text, err := jwt.FormatUserConfig(token, []byte(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), name+".creds")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"agents", "list", "--creds", file}, strings.NewReader(""), &out, &errs, func(key string) string {
+			return map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir()}[key]
+		})
+		if code != outcome.NotWanted || strings.Contains(errs.String(), "the JWT of --creds has expired") != c.want {
+			t.Errorf("%s: exit %d, %s", name, code, errs.String())
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -150,6 +152,9 @@ func (c Config) hinted(err error) error {
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w: is a server running there? \"aeemesh up\" starts one", err)
 	case errors.Is(err, nats.ErrAuthorization):
+		if at := c.credsEnd(); !at.IsZero() && time.Now().After(at) {
+			return fmt.Errorf("%w: the JWT of --creds has expired, at %s; write a new one into the file", err, at.UTC().Format(time.RFC3339))
+		}
 		return fmt.Errorf("%w: check the user, token, credentials or context", err)
 	case tooLong(err):
 		return fmt.Errorf("%w: the user's JWT has more permissions than the server takes by default; use a scoped signing key, whose users' JWTs are short, or set max_control_line: 16KB in the server's configuration", err)
@@ -164,6 +169,31 @@ func (c Config) hinted(err error) error {
 func (c Config) lapsed() bool {
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	return err == nil && time.Now().After(pair.Leaf.NotAfter)
+}
+
+// credsEnd returns when the JWT of the credentials file expires; zero if it has none, or does not.
+// The server tells only clients that are connected why it refuses them.
+func (c Config) credsEnd() time.Time {
+	text, err := os.ReadFile(c.Creds)
+	if err != nil {
+		return time.Time{}
+	}
+	token, err := nkeys.ParseDecoratedJWT(text)
+	if err != nil {
+		return time.Time{}
+	}
+	var claims struct {
+		Expires int64 `json:"exp"`
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Expires == 0 {
+		return time.Time{}
+	}
+	return time.Unix(claims.Expires, 0)
 }
 
 func (c Config) tell(s Status) {
