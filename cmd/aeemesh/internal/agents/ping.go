@@ -12,8 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 func pingCommand(a *session.App) *cobra.Command {
@@ -105,7 +107,9 @@ func ping(s *session.Session, ctx context.Context, entity, instance string) (pon
 	p := pong{Entity: entity, Instance: instance}
 	var err error
 	if instance == "" {
-		p.took, err = s.Node.Ping(ctx, entity)
+		started := time.Now()
+		err = workers.Ask(ctx, s.Node, entity, intents.StatusPing, nil)
+		p.took = time.Since(started)
 	} else {
 		var answer micro.Ping
 		answer, p.took, err = s.Node.PingInstance(ctx, entity, instance)
