@@ -3,6 +3,7 @@ package traffic
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
@@ -170,6 +172,8 @@ func (r *treeReader) once(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	switch {
+	case t == nil && errors.Is(missing, jetstream.ErrDenied):
+		return outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing)
 	case t == nil && missing != nil:
 		return outcome.Hinted(outcome.NotFound("no task, event or run of %s was found: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
 	case t == nil:
