@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -51,6 +53,12 @@ func encodeClaims(t *testing.T, c interface {
 // which may have JetStream, and returns a way to make users of it.
 func operatorMode(t *testing.T) (srv *natsd.Server, user func(change func(*jwt.UserClaims)) (token, seed string)) {
 	t.Helper()
+	return operatorModeOf(t, jwt.OperatorLimits{JetStreamLimits: jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}})
+}
+
+// operatorModeOf is operatorMode with other limits of JetStream.
+func operatorModeOf(t *testing.T, limits jwt.OperatorLimits) (srv *natsd.Server, user func(change func(*jwt.UserClaims)) (token, seed string)) {
+	t.Helper()
 	operator, operatorID := newPair(t, nkeys.CreateOperator)
 	account, accountID := newPair(t, nkeys.CreateAccount)
 	_, systemID := newPair(t, nkeys.CreateAccount)
@@ -60,7 +68,7 @@ func operatorMode(t *testing.T) (srv *natsd.Server, user func(change func(*jwt.U
 	for _, id := range []string{accountID, systemID} {
 		ac := jwt.NewAccountClaims(id)
 		if id == accountID {
-			ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+			ac.Limits.JetStreamLimits, ac.Limits.JetStreamTieredLimits = limits.JetStreamLimits, limits.JetStreamTieredLimits
 		}
 		preload[id] = encodeClaims(t, ac, operator)
 	}
@@ -263,5 +271,50 @@ func TestExpiredCredentialsAreNamed(t *testing.T) {
 		if code != outcome.NotWanted || strings.Contains(errs.String(), "the JWT of --creds has expired") != c.want {
 			t.Errorf("%s: exit %d, %s", name, code, errs.String())
 		}
+	}
+}
+
+// An account may have limits for each number of replicas instead of one for all.
+func TestStorageOfAnAccountWithTiers(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	srv, user := operatorModeOf(t, jwt.OperatorLimits{JetStreamTieredLimits: jwt.JetStreamTieredLimits{
+		"R1": {DiskStorage: 4 * mib, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}, "R3": {DiskStorage: 8 * mib, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}}})
+	token, seed := user(func(*jwt.UserClaims) {})
+	text, err := jwt.FormatUserConfig(token, []byte(seed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "user.creds")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	storage := func() (lines string) {
+		var out, errs bytes.Buffer
+		run(t.Context(), []string{"doctor", "--creds", file}, strings.NewReader(""), &out, &errs, func(key string) string {
+			return map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir()}[key]
+		})
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, " storage ") {
+				lines += line
+			}
+		}
+		return lines
+	}
+	if got, want := storage(), "ok   storage      0.0 KiB of 4.0 MiB that the account may store with R1\nok   storage      0.0 KiB of 8.0 MiB that the account may store with R3\n"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	js, err := natsjs.New(natstest.Conn(t, srv, nats.UserCredentials(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "FULL", Subjects: []string{"full"}}); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = js.Publish(t.Context(), "full", make([]byte, mib/32))
+	}
+	if got := storage(); !strings.HasPrefix(got, "fail storage ") || !strings.Contains(got, "with R1: ") || !strings.Contains(got, "FULL") || !strings.Contains(got, "ok   storage      0.0 KiB of 8.0 MiB") {
+		t.Errorf("full: %s", got)
 	}
 }

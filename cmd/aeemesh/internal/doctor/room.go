@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,19 +43,27 @@ func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstr
 func tight(holds, limit uint64) bool { return holds >= limit/5*4 }
 
 // storage reports how much of the account's storage is used, and what holds the
-// most of it: streams without a limit of their own, too.
+// most of it: streams without a limit of their own, too. An account may have limits for
+// each number of replicas instead.
 func (d *doctor) storage(ctx context.Context, js natsjs.JetStream, acc *natsjs.AccountInfo) {
-	if acc.Limits.MaxStore <= 0 {
+	d.storageOf(ctx, js, acc.Tier, "")
+	for _, name := range slices.Sorted(maps.Keys(acc.Tiers)) {
+		d.storageOf(ctx, js, acc.Tiers[name], " with "+name)
+	}
+}
+
+func (d *doctor) storageOf(ctx context.Context, js natsjs.JetStream, tier natsjs.Tier, which string) {
+	if tier.Limits.MaxStore <= 0 {
 		return
 	}
-	limit, verdict, hint := uint64(acc.Limits.MaxStore), "ok", ""
+	limit, verdict, hint := uint64(tier.Limits.MaxStore), "ok", ""
 	switch {
-	case acc.Store >= limit/20*19:
+	case tier.Store >= limit/20*19:
 		verdict = "fail"
-	case tight(acc.Store, limit):
+	case tight(tier.Store, limit):
 		verdict = "warn"
 	}
-	found := fmt.Sprintf("%s of %s that the account may store", term.Size(acc.Store), term.Size(limit))
+	found := fmt.Sprintf("%s of %s that the account may store%s", term.Size(tier.Store), term.Size(limit), which)
 	if verdict != "ok" {
 		hint = "When it is full nothing durable works, and no limit of a stream helps. Raise the account's max_file, or remove what is not needed."
 		found += ": " + largest(ctx, js)
