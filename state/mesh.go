@@ -221,10 +221,17 @@ type Wait struct {
 	Until  time.Time `json:"until,omitzero"` // an answer that is stored later does not count; zero: no limit
 	Void   bool      `json:"void,omitempty"` // the run no longer needs an answer
 
+	// Answered: the run has the answer. The wait stays in the record until the run parks for
+	// the next answer, or ends.
+	Answered bool `json:"answered,omitempty"`
+
 	// Schema is the JSON Schema, as text, that a result must match; "": any result
 	// counts. A [Header] leaves it out.
 	Schema string `json:"result_schema,omitempty"`
 }
+
+// Open reports whether the run still waits for the answer.
+func (w Wait) Open() bool { return !w.Void && !w.Answered }
 
 // Noted is a command for a task that was not started when the command arrived. The worker
 // that starts the task decides whether the sender may command it.

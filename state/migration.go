@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -72,7 +73,7 @@ func (m *Migration) Away() bool {
 // handler has requested. Otherwise no event would ever wake it.
 func (c *Checkpoint) Awaits() bool {
 	m := &c.Mesh
-	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || len(m.Waits) > 0 || !m.WakeAt.IsZero()
+	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || slices.ContainsFunc(m.Waits, Wait.Open) || !m.WakeAt.IsZero()
 }
 
 // After returns the status with which a run continues after a transfer, here or at the

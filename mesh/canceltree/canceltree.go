@@ -257,7 +257,7 @@ func (w *walk) cancel(ctx context.Context, b branch) []branch {
 // open counts the questions to people that have no answer yet.
 func open(waits []state.Wait) (n int) {
 	for _, w := range waits {
-		if !w.Void {
+		if w.Open() {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -11,14 +12,14 @@ import (
 // Waits reports whether a run is parked until an answer, or a time: a worker wakes it
 // without a person's command.
 func Waits(c *state.Checkpoint) bool {
-	return c.Doc.Status == aaif.RunAwaitingApproval && (len(c.Mesh.Waits) > 0 || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
+	return c.Doc.Status == aaif.RunAwaitingApproval && (slices.ContainsFunc(c.Mesh.Waits, state.Wait.Open) || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
 }
 
 // awaited returns one of those whose answer a run waits for, "" where there is none.
 func awaited(c *state.Checkpoint) string {
 	if Waits(c) {
 		for _, w := range c.Mesh.Waits {
-			if !w.Void {
+			if w.Open() {
 				return w.Entity
 			}
 		}
@@ -42,7 +43,7 @@ func Earliest(c *state.Checkpoint, at time.Time) time.Time {
 	}
 	sooner(c.Mesh.Deadline)
 	for _, w := range c.Mesh.Waits {
-		if !w.Void {
+		if w.Open() {
 			sooner(w.Until)
 		}
 	}

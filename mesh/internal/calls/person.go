@@ -76,6 +76,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	case err != nil:
 		return err
 	case answer != nil:
+		sent.answered(w.TaskID)
 		return takePersonsReply(o.a, answer)
 	case !asked:
 		if w, err = o.sendToPerson(ctx, task, o.Now()); err != nil {
@@ -88,6 +89,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 		o.Agent.Withdraw(ctx, o.Envelope, w, outOfTime(o.c))
 		return noAnswer(w.Entity)
 	}
+	w.Answered = false // the server no longer has the answer
 	return &PendingError{w}
 }
 

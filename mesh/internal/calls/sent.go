@@ -32,6 +32,7 @@ type sentTasks struct {
 	mu     sync.Mutex
 	made   []state.Wait
 	voided []string // ids of tasks whose answer is no longer needed
+	got    []string // ids of tasks whose answer the run has
 }
 
 // KeepSent writes the tasks that the run has sent to people into a checkpoint.
@@ -47,6 +48,7 @@ func (b *Record) KeepSent(c *state.Checkpoint) {
 	}
 	for i := range m.Waits {
 		m.Waits[i].Void = m.Waits[i].Void || slices.Contains(a.voided, m.Waits[i].TaskID)
+		m.Waits[i].Answered = m.Waits[i].Answered || slices.Contains(a.got, m.Waits[i].TaskID)
 	}
 }
 
@@ -79,4 +81,13 @@ func (a *sentTasks) void(taskID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.voided = append(a.voided, taskID)
+}
+
+// answered records that the run has the answer to a task.
+func (a *sentTasks) answered(taskID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.got, taskID) {
+		a.got = append(a.got, taskID)
+	}
 }
