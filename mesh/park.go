@@ -37,6 +37,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 		for _, w := range c.Mesh.Waits {
 			switch {
 			case slices.ContainsFunc(wake.On, func(o state.Wait) bool { return o.TaskID == w.TaskID }):
+			case w.Answered: // if the handler calls again, it gets the same answer
 			case w.Void || run.Expired(w, now): // recorded, so that a late answer is not accepted later
 				w.Void = true
 				waits = append(waits, w)

@@ -21,6 +21,7 @@ type asking struct {
 	more    map[string]json.RawMessage // of requires
 	payload json.RawMessage            // of the questions; nil: the task's
 	then    string                     // who is asked instead of one who did not answer
+	parking func(*state.Checkpoint)    // changes the checkpoint with which the run parks
 }
 
 func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -61,6 +62,9 @@ func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 	}
 	if len(wake.On) > 0 && (a.enough == 0 || len(said) < a.enough) {
 		return nil, task.Run().ParkUntil(ctx, wake, func(c *state.Checkpoint) error {
+			if a.parking != nil {
+				a.parking(c)
+			}
 			c.Mesh.Plan = json.RawMessage(`{}`)
 			return nil
 		})

@@ -490,3 +490,32 @@ func TestARunThatHasItsAnswerWaitsForAnApproval(t *testing.T) {
 		t.Errorf("result %v, %v", reply, err)
 	}
 }
+
+// An answer that came in time counts also if the time is over when the run parks for the
+// next one.
+func TestAnAnswerInTimeCountsWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	both := asking{people: []string{bob, cleo}, parking: func(c *state.Checkpoint) {
+		for i := range c.Mesh.Waits {
+			if w := &c.Mesh.Waits[i]; w.Entity == bob && c.Mesh.Plan != nil { // parks for the second time
+				w.Until = w.Asked.Add(-time.Hour)
+			}
+		}
+	}}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: both})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	toBob, toCleo := r.asked(client, bob), r.asked(client, cleo)
+	r.waits(task)
+	r.answer(client, toBob, `{"ok":true}`)
+	eventually(t, "the run waits for cleo alone", func() bool {
+		c := r.record(task)
+		return c.Doc.Status == aaif.RunAwaitingApproval && c.Doc.ApprovalRequest != nil && c.Doc.ApprovalRequest.ApproverHint == cleo
+	})
+	r.answer(client, toCleo, `{"ok":false}`)
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}","human.cleo":"{\"ok\":false}"}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+}
