@@ -111,7 +111,7 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 		return err
 	}
 	if state.Terminal(h.Status) {
-		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", ShortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+		return endedBefore(h.Run, h.Status)
 	}
 	if h.Owner != "" && h.Owner == f.to && h.Status != aaif.RunMigrating {
 		return outcome.Hinted(outcome.Conflict("run %s is there already", ShortRun(h.Run)), "\"aeemesh agents describe %s\" lists the other workers; --to any takes one of them.", h.Entity)
@@ -127,9 +127,11 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	if err != nil {
 		return commandFailed(a, err, h.Entity)
 	}
-	switch {
+	switch status := aaif.RunStatus(got.Status); {
+	case !got.Migrating && state.Terminal(status):
+		return endedBefore(h.Run, status)
 	case !got.Migrating:
-		return outcome.Conflict("run %s: %s", ShortRun(h.Run), got.Status)
+		return outcome.Hinted(outcome.Conflict("run %s is not moved: it is %s", ShortRun(h.Run), got.Status), shownHint, ShortRun(h.Run))
 	case f.abort:
 		if a.Term.JSON {
 			return a.Term.Object(got)
@@ -138,6 +140,11 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 		return nil
 	}
 	return watchMove(a, ctx, s, runs, rec.ID, f.to)
+}
+
+// endedBefore is the error of a move of a run that has ended.
+func endedBefore(run string, status aaif.RunStatus) error {
+	return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", ShortRun(run), status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 }
 
 // watchMove prints the phases of a transfer until it ends.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -167,6 +168,10 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 		return outcome.Hinted(outcome.NotFound("no task %s of %s waits, and none has begun", term.Printable(target.ID), entity),
 			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, term.Printable(target.ID), entity)
 	}
+	var problem *envelope.Error
+	if errors.As(err, &problem) && problem.Code == envelope.CodeNotFound && target.Run != "" {
+		return outcome.Hinted(commandFailed(a, err, entity), shownHint, ShortRun(target.Run))
+	}
 	if err != nil {
 		return commandFailed(a, err, entity)
 	}
@@ -181,6 +186,9 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 	}
 	return commanded(a, r, what, got)
 }
+
+// shownHint is the hint for a command that a run cannot obey as it is now.
+const shownHint = "\"aeemesh runs show %s\" shows what it has done, and what it waits for."
 
 // commandWait is how long to wait, without --timeout, for the answer to a
 // command that no worker receives. The command stays queued.
@@ -234,7 +242,7 @@ func commanded(a *session.App, r runCommand, what string, got intents.CommandRes
 		if state.Terminal(aaif.RunStatus(got.Status)) {
 			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints, if it has any.")
 		}
-		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
+		return outcome.Hinted(outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it")), shownHint, what[strings.LastIndexByte(what, ' ')+1:])
 	case a.Term.JSON:
 	case got.Status == canceltree.StatusWithdrawn:
 		a.Term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
