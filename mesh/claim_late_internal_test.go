@@ -111,7 +111,9 @@ func TestAFirstCheckpointAfterAnotherClaimLosesTheRun(t *testing.T) {
 				}
 				s.next.Store(&write)
 				lost = r.Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
-				held = r.lane.busy()
+				r.lane.mu.Lock()
+				_, held = r.lane.holds[r.hold]
+				r.lane.mu.Unlock()
 				return lost
 			})
 			if !errors.Is(lost, ErrLost) || held {
