@@ -69,7 +69,7 @@ func TestARunAwaitsTheResultOfATool(t *testing.T) {
 // A run whose worker died while a call was out is taken over, as before.
 func TestARunThatAwaitsAToolIsTakenOver(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	nc := natstest.Conn(t, r.srv)
 	first, second := newAuthor("first"), newAuthor("second")
 	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: first})
@@ -137,7 +137,7 @@ func TestTheErrorOfARunNamesItsStep(t *testing.T) {
 // A run that was begun under another version of its agent goes on, and says so.
 func TestARunGoesOnUnderAnotherVersion(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	nc := natstest.Conn(t, r.srv)
 	first, second := newAuthor("first"), newAuthor("second")
 	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: first, Version: "1.2.0"})

@@ -84,7 +84,7 @@ func (r *durableRig) openRuns(entities ...string) (open []string) {
 func TestCancelReachesTheLeavesBehindAKilledWorker(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	durable, live := newLeaf(), newLeaf()
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.durable", Handler: durable})
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.live", Handler: live})

@@ -36,7 +36,7 @@ func TestACallWhosePayloadChangesAfterACrash(t *testing.T) {
 	}{{"the queue can be read", false, 0}, {"the queue cannot be read", true, 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			r.serving(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})()
 			r.hears(helper)
 			client, task := r.client(), newTask(lead, "lead.work", `{}`)

@@ -96,7 +96,7 @@ func TestACircleOfAgents(t *testing.T) {
 func TestADurableCircleIsToldTheOperator(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	log := &syncBuffer{}
 	r.serve(r.lane(mesh.Config{Logger: textLogger(log)}), mesh.Agent{Entity: helper, Handler: calling(mesh.Call{To: lead, Key: "back"}, nil)})
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "there"}, nil)})

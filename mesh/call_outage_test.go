@@ -22,7 +22,7 @@ func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	r := newDurableRig(t)
 	outage := natstest.NewOutage(t, r.srv)
 	nc := natstest.Conn(t, r.srv)
-	d := durableOver(outage.JetStream(t, nc), r.m)
+	d := r.durableOver(outage.JetStream(t, nc))
 	r.serve(r.nodeOn(nc, mesh.Config{Durable: d, Heartbeat: -1}), mesh.Agent{Entity: "agent.asker", Handler: asking{people: []string{bob}}})
 
 	hops := newGate(t)
@@ -107,7 +107,7 @@ func TestACallWaitsForRoomInTheQueue(t *testing.T) {
 // other agent has that lane is then known, and is not asked of a queue that does not answer.
 func TestACallThatWasSentDurablyIsNotSentLive(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	helpers := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Concurrency: 2, Handler: helpers})
 	call := calling(mesh.Call{To: helper, Key: "one"}, nil)

@@ -118,7 +118,7 @@ func TestCallOverTheDurableLane(t *testing.T) {
 func TestCallIsFoundAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})
 	r.hears(helper)

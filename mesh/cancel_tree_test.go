@@ -25,7 +25,7 @@ type cutTree struct {
 }
 
 func newCutTree(t *testing.T, operators ...string) *cutTree {
-	r := &cutTree{durableRig: newDurableRig(t), durable: newLeaf(), live: newLeaf()}
+	r := &cutTree{durableRig: newDurableRig(t).shortLeases(), durable: newLeaf(), live: newLeaf()}
 	obeying := func(d *mesh.Durable) {
 		if len(operators) > 0 {
 			d.Operators = operators

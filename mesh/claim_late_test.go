@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync/atomic"
@@ -22,7 +23,7 @@ func (r *durableRig) aged() { r.agedOf(reviewer) }
 
 func (r *durableRig) agedOf(entity string) {
 	r.t.Helper()
-	spec, err := jetstream.WorkConsumer(r.m, "normal", entity, lease)
+	spec, err := jetstream.WorkConsumer(r.m, "normal", entity, cmp.Or(r.lease, longLease))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestASteerThatIsNotedBeforeTheFirstCheckpointIsKept(t *testing.T) {
 // message comes back.
 func TestARunThatAnotherBeganBeforeTheFirstCheckpointIsLost(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	client, task, n := interfere(t, r, func(c *state.Checkpoint) {
 		last, err := r.js(r.nc).Stream(t.Context(), jetstream.StreamWork)
 		if err != nil {

@@ -26,7 +26,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %s", who, point), func(t *testing.T) {
 				t.Parallel()
-				r := newDurableRig(t)
+				r := newDurableRig(t).shortLeases()
 				p := newPoints(t)
 				at := p.hold(point)
 				// step is one step of a run, done by the first worker that comes to it.

@@ -52,7 +52,7 @@ func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 	} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			acks := r.listen("$JS.ACK.AEE_WORK.>")
 			store, g := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}, newGate(t)
 			node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store })

@@ -29,7 +29,7 @@ func (r *durableRig) over(c *natstest.Cable, change ...func(*mesh.Durable)) *mes
 
 func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
 	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
@@ -63,7 +63,7 @@ func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
 // does counts.
 func TestAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line, g := natstest.NewCable(t), newGate(t)
 	committed := make(chan error, 1)
 	zombie := r.serve(r.over(line), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -103,7 +103,7 @@ func TestAZombieChangesNothing(t *testing.T) {
 func TestALateAckLosesNothing(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	line, g := natstest.NewCable(t), newGate(t)
 	r.serve(r.over(line), mesh.Agent{Handler: g})
@@ -151,7 +151,7 @@ func TestTheSweepFindsARunWhoseSequenceIsAnothersMessage(t *testing.T) {
 	for _, entity := range []string{"agent.other", reviewer} {
 		t.Run(entity, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			line, g := natstest.NewCable(t), newGate(t)
 			r.serve(r.over(line), mesh.Agent{Handler: g})
 			client := r.client()
@@ -190,7 +190,7 @@ func TestTheSweepFindsARunWhoseSequenceIsAnothersMessage(t *testing.T) {
 func TestTheSweepLeavesLivingOwnersAlone(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
@@ -291,7 +291,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s,late=%t", point, late), func(t *testing.T) {
 				t.Parallel()
-				r := newDurableRig(t)
+				r := newDurableRig(t).shortLeases()
 				p := newPoints(t)
 				at := p.hold(point)
 				handler := func(who string) mesh.Handler {
@@ -432,7 +432,7 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 func TestAWorkerThatStandsStillGetsNoMoreMessages(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line, g := natstest.NewCable(t), newGate(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	r.serve(r.over(line), mesh.Agent{Handler: g, Concurrency: 3})

@@ -30,7 +30,7 @@ func TestARunGoesOnWhereItsTaskCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	k := newKeys(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line, g := natstest.NewCable(t), newGate(t)
 	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
 	known := k.verifier()
@@ -65,7 +65,7 @@ func TestAReplyStandsWhereItsTaskCannotBeVerified(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	k := newKeys(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line := natstest.NewCable(t)
 	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
 	known := k.verifier()
@@ -235,7 +235,7 @@ func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 func TestAPoisonousTaskStopsKillingWorkers(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
@@ -268,7 +268,7 @@ func TestAClaimThatEndsAStreamedRun(t *testing.T) {
 	for name, second := range map[string]func(*mesh.Durable){"": func(*mesh.Durable) {}, "fenced": fenced} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			claims := func(d *mesh.Durable) { d.MaxClaims = 1 }
 			client, task, end := r.diesInASentence(claims)
 			r.serve(r.lane(mesh.Config{}, claims, second), mesh.Agent{Handler: echo})

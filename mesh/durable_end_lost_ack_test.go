@@ -84,7 +84,7 @@ func (f smallOnce) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...natsjs
 // leaves the message to a further delivery, which stores it.
 func TestAReplyThatCannotBeStoredIsStoredByTheNextDelivery(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	p := newPoints(t)
 	held := p.hold(mesh.PointAfterTerminal)
 	cut := natstest.NewCable(t)

@@ -173,7 +173,7 @@ func TestAWorkerDiesBehindTheReply(t *testing.T) {
 	for _, at := range []mesh.Point{mesh.PointAfterTerminal, mesh.PointReplied} {
 		t.Run(string(at), func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			p := newPoints(t)
 			held := p.hold(at)
 			cut := natstest.NewCable(t)

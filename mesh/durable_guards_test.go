@@ -105,7 +105,7 @@ func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
 // from the one that the server has given it to since.
 func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line, at := natstest.NewCable(t), newPoints(t)
 	delivered := at.hold(mesh.PointDelivered)
 	store := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}
@@ -167,7 +167,7 @@ func (h *heir) stillOwns(client *mesh.Node) {
 func TestADeliveryThatComesLateDoesNotClaimOverANewerOwner(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	line, at := natstest.NewCable(t), newPoints(t)
 	begun := make(chan string, 10)
 	late := r.serve(r.over(line, observing(at)), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -197,7 +197,7 @@ func TestADeliveryThatComesLateDoesNotClaimOverANewerOwner(t *testing.T) {
 // Nothing is written on top of a record that ends a run, also if another worker wrote it.
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	committed := make(chan error, 1)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {

@@ -143,7 +143,7 @@ func TestAForgedRunHeaderIsNotBelieved(t *testing.T) {
 
 func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	meter, collect := metrictest.New()
 	spans := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))

@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,14 +25,17 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lease is short, so that a test need not wait long for one to end, and long
-// enough for a busy machine not to end one that is held.
-const lease = 1200 * time.Millisecond
+// Leases of messages. One that is held does not end on a busy machine, except a short one.
+const (
+	longLease  = patience / 2
+	shortLease = 1200 * time.Millisecond
+)
 
 // durableRig is a server with the streams of the durable lane.
 type durableRig struct {
 	*rig
-	m subject.Map
+	m     subject.Map
+	lease time.Duration // of its messages; 0: longLease
 }
 
 func newDurableRig(t *testing.T) *durableRig {
@@ -49,7 +53,13 @@ func (r *durableRig) under(prefix string) *durableRig {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &durableRig{r.rig, m}
+	return &durableRig{r.rig, m, r.lease}
+}
+
+// shortLeases is for a test that waits until the lease of a message ends, or is renewed.
+func (r *durableRig) shortLeases() *durableRig {
+	r.lease = shortLease
+	return r
 }
 
 func (r *durableRig) js(nc *nats.Conn) natsjs.JetStream {
@@ -61,13 +71,13 @@ func (r *durableRig) js(nc *nats.Conn) natsjs.JetStream {
 	return js
 }
 
-// durable is the lane over a connection, as a command would set it up.
-func durableOver(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	js = jetstream.Gather(js)
+// durableOver is the lane over a connection, as a command would set it up.
+func (r *durableRig) durableOver(js natsjs.JetStream) *mesh.Durable {
+	js, m := jetstream.Gather(js), r.m
 	return &mesh.Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: slot.NewStore(js, m, 2*time.Second),
-		Lease: lease, Create: true, Sweep: -1,
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: slot.NewStore(js, m, longLease),
+		Lease: cmp.Or(r.lease, longLease), Create: true, Sweep: -1,
 	}
 }
 
@@ -79,7 +89,7 @@ func (r *durableRig) lane(cfg mesh.Config, change ...func(*mesh.Durable)) *mesh.
 
 func (r *durableRig) laneOn(nc *nats.Conn, cfg mesh.Config, change ...func(*mesh.Durable)) *mesh.Node {
 	r.t.Helper()
-	d := durableOver(r.js(nc), r.m)
+	d := r.durableOver(r.js(nc))
 	for _, f := range change {
 		f(d)
 	}
@@ -223,6 +233,28 @@ func (r *durableRig) begun(task *envelope.Envelope) *state.Checkpoint {
 		r.t.Fatal(err)
 	}
 	return c
+}
+
+// rewrite changes the newest checkpoint of a task's run, which no worker may write meanwhile.
+func (r *durableRig) rewrite(task *envelope.Envelope, change func(*state.Checkpoint)) {
+	r.t.Helper()
+	states := jetstream.NewStates(r.js(r.nc), r.m)
+	rec, err := states.Get(ctxFor(r.t), runOf(task))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := state.Codec{}.Read(rec)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	change(c)
+	data, err := state.Codec{}.Encode(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := states.Put(ctxFor(r.t), rec.ID, rec.Revision, data); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // queued is how many messages the work queue holds.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -286,7 +288,7 @@ func TestAStreamGoesOnAfterAWorkersDeath(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			client, task, end := r.diesInASentence()
 			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 				for _, text := range c.again {
@@ -316,7 +318,7 @@ func TestAStreamGoesOnAfterAWorkersDeath(t *testing.T) {
 
 func TestAHandlerMayGoOnWithWhatWasTold(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
 	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -356,11 +358,14 @@ func TestAHandlerMayGoOnWithWhatWasTold(t *testing.T) {
 func TestTheWholeMeshKeepsToALimit(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	g := newGate(t)
 	agent := mesh.Agent{Handler: g, Concurrency: 4, MeshConcurrency: 2}
 	nc := natstest.Conn(t, r.srv)
-	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), agent)
+	slotsOn := func(nc *nats.Conn) *slot.Store { return slot.NewStore(r.js(nc), r.m, 4*time.Second) }
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, func(d *mesh.Durable) { d.Slots = slotsOn(nc) }), agent)
+	slots := slotsOn(r.nc)
+	keeping := func(d *mesh.Durable) { d.Slots = slots }
 	client := r.client()
 	var tasks []*envelope.Envelope
 	for i := range 5 {
@@ -369,14 +374,13 @@ func TestTheWholeMeshKeepsToALimit(t *testing.T) {
 	}
 	within(t, "a task", g.entered)
 	within(t, "a task", g.entered)
-	r.serve(r.lane(mesh.Config{}), agent)
+	r.serve(r.lane(mesh.Config{}, keeping), agent)
 	var running, most atomic.Int64
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 4, MeshConcurrency: 2, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	r.serve(r.lane(mesh.Config{}, keeping), mesh.Agent{Concurrency: 4, MeshConcurrency: 2, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		return g.Handle(ctx, task)
 	})})
-	slots := slot.NewStore(r.js(r.nc), r.m, 2*time.Second)
 	if held, err := slots.List(ctxFor(t), reviewer); err != nil || len(held) != 2 {
 		t.Errorf("slots held %+v, %v", held, err)
 	}

@@ -261,7 +261,7 @@ func TestReservedIntentsAreRefusedOnTheDurableLane(t *testing.T) {
 // A run whose worker was lost is no new task: it goes on at once.
 func TestARunThatWasLostIsNotPutOff(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
 	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})

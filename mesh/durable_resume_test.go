@@ -25,7 +25,7 @@ import (
 func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	log, acks, g := &syncBuffer{}, r.listen("$JS.ACK.AEE_WORK.>"), newGate(t)
 	order := make(chan string, 100)
 	node := r.lane(mesh.Config{Logger: textLogger(log)}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond })

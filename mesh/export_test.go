@@ -132,7 +132,7 @@ func TestAStackTraceDoesNotLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := durableOver(p.berlin.js(p.berlin.nc), p.berlin.m).States.Put(ctxFor(t), rec.ID, rec.Revision, data); err != nil {
+	if _, err := p.berlin.durableOver(p.berlin.js(p.berlin.nc)).States.Put(ctxFor(t), rec.ID, rec.Revision, data); err != nil {
 		t.Fatal(err)
 	}
 	file := p.mustExport()

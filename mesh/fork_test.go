@@ -138,7 +138,7 @@ func TestARunIsNotTakenInInTheClear(t *testing.T) {
 	if _, err := office.Fork(ctxFor(t), copied, state.ForkOf{}); !errors.Is(err, state.ErrSealed) {
 		t.Errorf("a copy: %v", err)
 	}
-	for rec, err := range durableOver(p.paris.js(p.paris.nc), p.paris.m).States.List(ctxFor(t), reviewer) {
+	for rec, err := range p.paris.durableOver(p.paris.js(p.paris.nc)).States.List(ctxFor(t), reviewer) {
 		t.Errorf("stored: %v, %v", rec.ID, err)
 	}
 }

@@ -301,7 +301,7 @@ func TestACommandThatComesTwiceIsAppliedOnceOnAnotherPlatform(t *testing.T) {
 func TestAMoveWithoutAMessageIsSweptUp(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	v, goOn := newErrand(t, aaif.RunPaused, func(v *voyage) { v.sweep = 50 * time.Millisecond })
+	v, goOn := newErrand(t, aaif.RunPaused, shortLeases, func(v *voyage) { v.sweep = 50 * time.Millisecond })
 	goOn()
 	store := jetstream.NewStates(v.berlin.js(v.berlin.nc), v.berlin.m)
 	id := state.ID{Entity: reviewer, Run: state.RunID(reviewer, v.task.ID)}

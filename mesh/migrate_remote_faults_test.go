@@ -29,7 +29,7 @@ func TestRunsGoToAnotherPlatformWhileThingsBreak(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 0))
-			v := newVoyage(t)
+			v := newVoyage(t, shortLeases)
 			v.write(rnd.IntN(2 * wordsInTurn))
 			if rnd.IntN(2) == 0 { // the way: some of the first requests are cut off
 				var bad [8]bool

@@ -115,6 +115,12 @@ func newKeyFor(t *testing.T, kid, from string, rings ...*sign.Ring) *sign.Signer
 	return s
 }
 
+// shortLeases is for a test that waits until the lease of a message ends.
+func shortLeases(v *voyage) {
+	v.berlin.shortLeases()
+	v.paris.shortLeases()
+}
+
 func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	t.Helper()
 	v := &voyage{

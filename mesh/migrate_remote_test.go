@@ -217,7 +217,7 @@ func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
 	} {
 		t.Run(string(tt.at), func(t *testing.T) {
 			t.Parallel()
-			v := newVoyage(t)
+			v := newVoyage(t, shortLeases)
 			v.write(wordsInTurn + 2)
 			held := v.sourceAt.hold(tt.at)
 			v.move()
@@ -246,7 +246,7 @@ func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
 func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	v := newVoyage(t)
+	v := newVoyage(t, shortLeases)
 	v.write(2)
 	v.move()
 	within(t, "the target", v.target.begun)

@@ -149,7 +149,6 @@ type movement struct {
 	targetNC         *nats.Conn
 	targetConfig     mesh.Config
 	targetCommitment func(*mesh.Durable)
-	lease            time.Duration
 }
 
 // hearing is what the caller is told.
@@ -205,16 +204,15 @@ func (r *durableRig) instance(nc *nats.Conn, node *mesh.Node, known ...string) s
 	return id
 }
 
-// newMovement makes a movement whose leases do not end in the test, unless it is changed.
 func newMovement(t *testing.T, change ...func(*movement)) *movement {
 	t.Helper()
 	r := newDurableRig(t)
-	m := &movement{durableRig: r, source: newAuthor("source"), target: newAuthor("target"), sourceAt: newPoints(t), targetAt: newPoints(t), lease: time.Minute}
+	m := &movement{durableRig: r, source: newAuthor("source"), target: newAuthor("target"), sourceAt: newPoints(t), targetAt: newPoints(t)}
 	for _, f := range change {
 		f(m)
 	}
 	m.sourceNC, m.targetNC = natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
-	source := r.laneOn(m.sourceNC, mesh.Config{Drain: time.Millisecond}, m.leased, observing(m.sourceAt))
+	source := r.laneOn(m.sourceNC, mesh.Config{Drain: time.Millisecond}, observing(m.sourceAt))
 	r.serve(source, mesh.Agent{Handler: m.source})
 	m.client = r.client()
 	m.sourceID = r.instance(r.nc, m.client)
@@ -229,15 +227,13 @@ func newMovement(t *testing.T, change ...func(*movement)) *movement {
 	return m
 }
 
-// shortLease is for a test that waits until a lease ends.
-func shortLease(m *movement) { m.lease = lease }
-
-func (m *movement) leased(d *mesh.Durable) { d.Lease = m.lease }
+// endingLeases is for a test that waits until the lease of a message ends.
+func endingLeases(m *movement) { m.shortLeases() }
 
 // join serves the target.
 func (m *movement) join() {
 	m.t.Helper()
-	change := []func(*mesh.Durable){m.leased, observing(m.targetAt)}
+	change := []func(*mesh.Durable){observing(m.targetAt)}
 	if m.targetCommitment != nil {
 		change = append(change, m.targetCommitment)
 	}

@@ -221,7 +221,7 @@ func TestWorkersDieDuringAMove(t *testing.T) {
 	} {
 		t.Run(tt.who+" "+string(tt.at), func(t *testing.T) {
 			t.Parallel()
-			m := newMovement(t, shortLease)
+			m := newMovement(t, endingLeases)
 			m.source.speak(wordsInTurn + 2)
 			for range wordsInTurn + 2 {
 				within(t, "a word", m.source.told)
@@ -249,7 +249,7 @@ func TestWorkersDieDuringAMove(t *testing.T) {
 // to which the server hands the source's message because the source is gone.
 func TestAMoveRacesARedelivery(t *testing.T) {
 	t.Parallel()
-	m := newMovement(t, shortLease)
+	m := newMovement(t, endingLeases)
 	m.source.speak(wordsInTurn + 2)
 	for range wordsInTurn + 2 {
 		within(t, "a word", m.source.told)
@@ -340,7 +340,7 @@ func TestAForgedOfferIsRefused(t *testing.T) {
 
 func (r *durableRig) revision(task *envelope.Envelope) uint64 {
 	r.t.Helper()
-	rec, err := durableOver(r.js(r.nc), r.m).States.Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	rec, err := r.durableOver(r.js(r.nc)).States.Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -347,7 +347,7 @@ func TestALiveTaskWaitsForAPerson(t *testing.T) {
 func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newDurableRig(t)
+	r := newDurableRig(t).shortLeases()
 	const inner = "agent.inner"
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: inner, Handler: asking{people: []string{bob}}})
 	r.hears(inner)

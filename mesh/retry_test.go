@@ -25,7 +25,7 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 			requires: `{"timeout_ms":3600000}`, fails: envelope.Errorf(envelope.CodeUnavailable, "not now"), code: envelope.CodeUnavailable,
 		},
 		"the time that its agent gives it is over": {
-			agent:    mesh.Agent{Timeout: 20 * time.Millisecond, Retry: mesh.RetryPolicy{Max: 3, Base: 1}},
+			agent:    mesh.Agent{Timeout: 300 * time.Millisecond, Retry: mesh.RetryPolicy{Max: 3, Base: 1}},
 			requires: `{}`, code: envelope.CodeTimeout,
 		},
 		"it would fail again": {

@@ -187,7 +187,7 @@ func TestRunsGoOnWhenAMeshBeginsToSeal(t *testing.T) {
 	for name, accept := range map[string]bool{"clear records count": true, "they do not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newDurableRig(t)
+			r := newDurableRig(t).shortLeases()
 			nc := natstest.Conn(t, r.srv)
 			before := newAuthor("before")
 			r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: before})

@@ -141,8 +141,8 @@ func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 8, MeshConcurrency: 8, Handler: g})
-	slots := slot.NewStore(r.js(r.nc), r.m, time.Minute)
+	slots := slot.NewStore(r.js(r.nc), r.m, 3*time.Second)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Slots = slots }), mesh.Agent{Concurrency: 8, MeshConcurrency: 8, Handler: g})
 	held := func() int {
 		all, err := slots.List(ctxFor(t), reviewer)
 		if err != nil {

@@ -25,7 +25,7 @@ func noStreams(t *testing.T) (sender, operator *mesh.Node, nc *nats.Conn) {
 	}})
 	node := func(user string) (*mesh.Node, *nats.Conn) {
 		r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo(user, user[:1]))}}
-		return r.nodeOn(r.nc, mesh.Config{Durable: durableOver(r.js(r.nc), r.m)}), r.nc
+		return r.nodeOn(r.nc, mesh.Config{Durable: r.durableOver(r.js(r.nc))}), r.nc
 	}
 	sender, _ = node("sender")
 	operator, nc = node("operator")
@@ -97,7 +97,7 @@ func TestASubmissionThatIsLostIsSentAgain(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv)}}
 	js := r.js(r.nc)
-	durable := durableOver(js, r.m)
+	durable := r.durableOver(js)
 	durable.Queue = jetstream.NewQueue(js, r.m) // as a command opens it, without Gather, which bounds each try
 	operator, nc := r.nodeOn(r.nc, mesh.Config{Durable: durable}), r.nc
 	applied := make(chan error, 1)
