@@ -58,7 +58,7 @@ func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 				entity = a.Entity
 				ready := make(chan struct{})
 				a.Ready = func() { close(ready) }
-				l.host(a, func(d *mesh.Durable) { d.Slots = slot.NewStore(l.js(l.conn), subject.Map{}, 2*time.Second) })
+				l.host(a, func(d *mesh.Durable) { d.Slots = slot.NewStore(l.js(l.conn), subject.Map{}, time.Minute) })
 				<-ready
 			}
 			var tasks []*envelope.Envelope

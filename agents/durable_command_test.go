@@ -256,7 +256,7 @@ func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 func TestProgramsSeeTheirAttempt(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	dir := t.TempDir()
 	first := l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: newProgram(t, "serve", nil)}), nil)
 	payload, err := json.Marshal(map[string]string{"do": "attempt", "text": dir})
@@ -265,7 +265,7 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	}
 	task := l.task("agent.test_agent", string(payload), "")
 	// A task that is new, as its consumer tells, may begin before its claim is written.
-	work, err := jetstream.WorkConsumer(subject.Map{}, string(task.Priority), task.To, lease)
+	work, err := jetstream.WorkConsumer(subject.Map{}, string(task.Priority), task.To, shortLease)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ const payTools = `"tools": [{"name": "lint", "description": "Lints."}, {"name": 
 func TestADurableRunSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	turns := []modeltest.Turn{
 		{Text: "one ", Calls: []model.ToolCall{call("1", "lint", `{}`), call("2", "pay", `{}`)}},
 		{Text: "two ", Calls: []model.ToolCall{call("1", "pay", `{}`)}},
@@ -177,7 +177,7 @@ func TestADurableRunSurvivesItsWorker(t *testing.T) {
 func TestASettledRunGoesOn(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	begun, over := make(chan string, 4), make(chan struct{})
 	defer close(over)
 	reg := new(tool.Registry)

@@ -21,9 +21,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lease is short, so that a test does not wait long for one to expire, and long
-// enough for a busy machine to renew it in time.
-const lease = 1500 * time.Millisecond
+// Leases of messages. One that is held does not end on a busy machine, except a short one.
+const (
+	longLease  = 30 * time.Second
+	shortLease = 1500 * time.Millisecond
+)
 
 // lane is a server with the streams of the durable lane, and a client on it.
 type lane struct {
@@ -31,11 +33,18 @@ type lane struct {
 	server *natsd.Server
 	client *mesh.Node
 	conn   *nats.Conn
+	lease  time.Duration // of its messages
+}
+
+// shortLeases is for a test that waits until the lease of a message ends.
+func (l *lane) shortLeases() *lane {
+	l.lease = shortLease
+	return l
 }
 
 func newLane(t testing.TB) *lane {
 	t.Helper()
-	l := &lane{t: t, server: natstest.Run(t, natsd.Config{JetStream: true})}
+	l := &lane{t: t, server: natstest.Run(t, natsd.Config{JetStream: true}), lease: longLease}
 	l.conn = natstest.Conn(t, l.server)
 	js := l.js(l.conn)
 	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
@@ -60,7 +69,7 @@ func (l *lane) node(nc *nats.Conn, cfg mesh.Config, change func(*mesh.Durable)) 
 	s := jetstream.Open(jetstream.Gather(l.js(nc)), subject.Map{})
 	d := &mesh.Durable{
 		Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, Inbox: s.Inbox, States: s.States, Clock: s.Clock,
-		Lease: lease, Create: true, Sweep: -1,
+		Lease: l.lease, Create: true, Sweep: -1,
 	}
 	if change != nil {
 		change(d)

@@ -356,7 +356,7 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 func TestTheNextWorkerWaitsForACalledReceiver(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	entered, release := make(chan struct{}, 4), make(chan struct{})
 	l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		entered <- struct{}{}

@@ -13,7 +13,7 @@ import (
 // accepted, so E_REPLAY must not end it. Finding D4 of the reliability review.
 func TestADurableTaskWaitsForTheProgramsOtherTaskOfItsID(t *testing.T) {
 	t.Parallel()
-	l, p := newLane(t), newProgram(t, "serve", nil)
+	l, p := newLane(t).shortLeases(), newProgram(t, "serve", nil)
 	w := l.host(&agents.Agent{Program: p, Agent: mesh.Agent{Entity: "agent.x", Handler: p, Concurrency: 3}}, nil)
 	ready, served := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())

@@ -114,7 +114,7 @@ func TestDurableTasksAreDoneByTheWorkersOfTheirQueue(t *testing.T) {
 func TestARunThatMovesStaysInItsTrace(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	spans := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	gate := make(chan struct{})

@@ -114,7 +114,7 @@ func TestNamedMemoriesGoAlongWithEachCall(t *testing.T) {
 func TestMemoriesOfACallAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	begun, finish := make(chan *envelope.Envelope, 8), make(chan struct{})
 	knows := &member{name: "knows", work: func(task *mesh.Task, text string) (string, error) {
 		begun <- task.Envelope

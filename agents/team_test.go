@@ -352,7 +352,7 @@ func TestTheOutputsOfAModelLedTeamSurviveItsWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLane(t)
+			l := newLane(t).shortLeases()
 			begun, finish := make(chan struct{}, 8), make(chan struct{})
 			hold := &member{name: "hold", work: func(*mesh.Task, string) (string, error) {
 				begun <- struct{}{}
@@ -397,7 +397,7 @@ func TestTheOutputsOfAModelLedTeamSurviveItsWorker(t *testing.T) {
 func TestADurablePipelineSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	l := newLane(t)
+	l := newLane(t).shortLeases()
 	one, three := &member{name: "one"}, &member{name: "three"}
 	begun, finish := make(chan struct{}, 8), make(chan struct{})
 	two := &member{name: "two", work: func(_ *mesh.Task, text string) (string, error) {

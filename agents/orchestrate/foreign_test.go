@@ -69,7 +69,7 @@ const someAgent = `"agent_id":"5b0a8c2e-1111-4111-8111-111111111111"`
 func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	r := newRig(t)
+	r := newRig(t).shortLeases()
 	members := &crew{}
 	r.serve(true, members, "agent.fetch", "agent.sort", "agent.write", "agent.spare")
 	const subagents = `"subagents":[{"ref":"agent.fetch","alias":"fetch"},{"ref":"agent.sort","alias":"sort"},{"ref":"agent.write","alias":"write"}]`

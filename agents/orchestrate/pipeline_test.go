@@ -62,7 +62,7 @@ func TestATeamGoesOnAfterTheCallThatHasFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t).shortLeases()
 			work := newTally("agent.b")
 			second := make(chan struct{})
 			r.serve(false, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {

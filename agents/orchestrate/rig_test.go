@@ -28,9 +28,9 @@ import (
 const (
 	// longest is how long a test waits for an expected event.
 	longest = time.Minute
-	// lease is short, so that a test need not wait long for its end, and long enough that a busy
-	// machine can renew it in time.
-	lease = 1500 * time.Millisecond
+	// Leases of messages. One that is held does not end on a busy machine, except a short one.
+	longLease  = 30 * time.Second
+	shortLease = 1500 * time.Millisecond
 	// boss is the entity of the teams in tests.
 	boss = "agent.boss"
 )
@@ -45,11 +45,18 @@ type rig struct {
 
 	retries int           // of durable tasks, for agents that are served from now on
 	timeout time.Duration // timeout of a task, for agents that are served from now on
+	lease   time.Duration // of the messages of nodes from now on
+}
+
+// shortLeases is for a test that waits until the lease of a message ends.
+func (r *rig) shortLeases() *rig {
+	r.lease = shortLease
+	return r
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, srv: natstest.Run(t, natsd.Config{JetStream: true}), events: make(chan *envelope.Envelope, 1<<14)}
+	r := &rig{t: t, srv: natstest.Run(t, natsd.Config{JetStream: true}), events: make(chan *envelope.Envelope, 1<<14), lease: longLease}
 	nc := natstest.Conn(t, r.srv)
 	if _, err := jetstream.Apply(t.Context(), r.js(nc), jetstream.Options{}); err != nil {
 		t.Fatal(err)
@@ -85,7 +92,7 @@ func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool, change ...func(
 		s := jetstream.Open(jetstream.Gather(r.js(nc)), subject.Map{})
 		cfg.Durable = &mesh.Durable{
 			Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, States: s.States, Clock: s.Clock, Inbox: s.Inbox,
-			Lease: lease, Create: true, Sweep: -1,
+			Lease: r.lease, Create: true, Sweep: -1,
 		}
 		for _, f := range change {
 			f(cfg.Durable)

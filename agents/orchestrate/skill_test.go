@@ -50,7 +50,7 @@ func TestADurableStepStaysWithTheAgentOfItsSkill(t *testing.T) {
 		`{"role":"orchestrator","subagents":[{"ref":"skill:law","alias":"a"}],"pipeline":["a"]}`,
 		`{"role":"orchestrator","subagents":[{"ref":"skill:law","alias":"a"}],"parallel_execution":true}`,
 	} {
-		r := newRig(t)
+		r := newRig(t).shortLeases()
 		c := newTally("agent.a")
 		r.serve(true, c, "agent.a", "agent.b")
 		p := plan(t, block, "")
@@ -78,7 +78,7 @@ func TestADurableStepStaysWithTheAgentOfItsSkill(t *testing.T) {
 // still waits for the first one.
 func TestACalledReceiverStaysTheAgentOfItsSkill(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t).shortLeases()
 	c := newTally("agent.b")
 	r.serve(true, c, "agent.a", "agent.b", "agent.c")
 	const block = `{"role":"orchestrator","subagents":[{"ref":"agent.a","alias":"a"}],"pipeline":["a"],

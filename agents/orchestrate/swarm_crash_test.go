@@ -18,7 +18,7 @@ func TestASwarmSurvivesAtEachPoint(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
 	p := plan(t, three(`,{"ref":"agent.j","alias":"j","role":"evaluator"},{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"best_of_n"}`), "")
-	r := newRig(t)
+	r := newRig(t).shortLeases()
 	var mu sync.Mutex
 	done := map[string]map[string]int{} // by corr, by entity
 	counted := func(h mesh.Handler) mesh.HandlerFunc {

@@ -119,7 +119,7 @@ func TestASwarmSurvivesItsOrchestrator(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newRig(t).shortLeases()
 			c := newTally("agent.c")
 			r.serve(tt.durable, c, "agent.a", "agent.b", "agent.c", "agent.s")
 			p := plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"first"`))
@@ -365,7 +365,7 @@ func TestASwarmOfAThousand(t *testing.T) {
 // with less time left, does not give a part of it to the members.
 func TestTheJudgesKeepTheirTime(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t).shortLeases()
 	deadlines := make(chan time.Duration, 2)
 	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		deadlines <- time.Until(task.Deadline)
@@ -391,7 +391,7 @@ func TestTheJudgesKeepTheirTime(t *testing.T) {
 func TestASwarmThatGoesOnLateWaitsForItsMembers(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	r := newRig(t)
+	r := newRig(t).shortLeases()
 	c := newTally("agent.c")
 	r.serve(true, c, "agent.a", "agent.b", "agent.c", "agent.s")
 	p := plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "") // ten minutes are reserved for the synthesizer

@@ -51,7 +51,7 @@ func TestATeamSurvivesAtEachPoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := plan(t, `{`+c.block+`}`, steps)
-			r := newRig(t)
+			r := newRig(t).shortLeases()
 			var mu sync.Mutex
 			done := map[string]map[string]int{}
 			r.serve(true, mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
