@@ -162,7 +162,13 @@ func isClosed(c <-chan struct{}) bool {
 // the tool's own: it means that the run cannot go on.
 func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCall) error {
 	begun := time.Now()
-	result, err := callTool(tool.WithKey(ctx, c.effect.Key), l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
+	making := tool.WithConfirm(tool.WithKey(ctx, c.effect.Key), func() error {
+		if !r.beginAgain(c) {
+			return context.DeadlineExceeded
+		}
+		return r.commitCalls(ctx, c)
+	})
+	result, err := callTool(making, l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
 	var failure *tool.Error
 	var waits *mesh.PendingError
 	switch {

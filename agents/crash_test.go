@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -313,4 +315,50 @@ func check(t *testing.T, name string, cp *state.Checkpoint) {
 
 func wish(id, name string) model.ToolCall {
 	return model.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(`{}`)}
+}
+
+// slowLimiter permits each call after a second.
+type slowLimiter struct{ asked, back int }
+
+func (l *slowLimiter) Take(context.Context, int) (func(context.Context), error) {
+	l.asked++
+	time.Sleep(time.Second)
+	return func(context.Context) { l.back++ }, nil
+}
+
+func (*slowLimiter) Spent(context.Context, int) {}
+
+// A call is recorded as in flight before it waits for its tool's rate limit. If another worker gets
+// the run meanwhile, a person may settle the call as not made. So it is not made after the wait.
+func TestACallThatWaitedForItsRateLimitIsNotMadeForALostRun(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"lost": true, "still owned": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkbench(t, Options{}, modeltest.Turn{Calls: []model.ToolCall{wish("a", "pay")}}, modeltest.Turn{Text: "done"})
+				limiter := new(slowLimiter)
+				pay := w.loop.tools.entries[1]
+				pay.limiter = limiter
+				guarded, err := pay.guard(pay.listed[0].tool, tool.Definition{Name: pay.Name, Description: pay.Description})
+				if err != nil {
+					t.Fatal(err)
+				}
+				pay.listed[0].guarded = guarded
+				p := newPaper(t, w.begin())
+				p.onStep = func(s state.Step) {
+					if s.Kind == state.StepIntent {
+						p.dead = lost
+					}
+				}
+				_, err = w.work(p)
+				if made := len(w.take()); lost != errors.Is(err, errDied) || lost != (made == 0) || lost != (limiter.back == 1) || limiter.asked != 1 {
+					t.Errorf("%d calls made, %+v, %v", made, limiter, err)
+				}
+				if e := p.last.Mesh.Effects[0]; !lost && (e.Tries != 1 || e.DoneAt.Sub(e.At) >= time.Second) {
+					t.Errorf("%d tries; the time of the wait counts as that of the call: %v to %v", e.Tries, e.At, e.DoneAt)
+				}
+			})
+		})
+	}
 }

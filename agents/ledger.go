@@ -85,6 +85,19 @@ func (r *run) begin(calls []*toolCall) {
 	}
 }
 
+// beginAgain marks a call that has waited for its rate limit as begun now. This must be committed
+// before the call is made: the commit fails if another worker has got the run meanwhile. It returns
+// false if the call has its receipt already, because its time is over.
+func (r *run) beginAgain(c *toolCall) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.receipt != nil {
+		return false
+	}
+	c.effect.At, c.written = time.Now().UTC(), false
+	return true
+}
+
 // recordReceipt gives a call its receipt, which must be committed.
 func (r *run) recordReceipt(c *toolCall, status state.EffectStatus, told model.Message) {
 	r.mu.Lock()

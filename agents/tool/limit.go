@@ -1,9 +1,11 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 )
 
 // Limiter limits how often a tool is called (AAIF tools[].rate_limit).
@@ -24,10 +26,29 @@ type limited struct {
 	limiter Limiter
 }
 
+// confirmAfter is how long a call may wait for its limiter without being confirmed.
+const confirmAfter = 100 * time.Millisecond
+
+type confirmation struct{}
+
+// WithConfirm returns a context for a call that confirm must permit, if the call has waited for its
+// limiter: meanwhile another worker may have got the run. If confirm fails, the call is not made, and
+// fails with that error.
+func WithConfirm(ctx context.Context, confirm func() error) context.Context {
+	return context.WithValue(ctx, confirmation{}, confirm)
+}
+
 func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	asked := time.Now()
 	back, err := t.limiter.Take(ctx, Tokens(len(args)))
 	if err != nil {
 		return nil, err
+	}
+	if confirm, ok := ctx.Value(confirmation{}).(func() error); ok && time.Since(asked) > confirmAfter {
+		if err := cmp.Or(confirm(), ctx.Err()); err != nil {
+			back(context.WithoutCancel(ctx))
+			return nil, err
+		}
 	}
 	result, err := t.Tool.Call(ctx, args)
 	var failed *Error
