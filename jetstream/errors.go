@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/room"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -32,18 +33,13 @@ var (
 	// reserve.
 	ErrNoRoom = api.ErrNoRoom
 	// ErrAccountLimit is an ErrNoRoom: the account may not have that many streams.
-	ErrAccountLimit error = accountLimit{}
+	ErrAccountLimit = room.ErrAccountLimit
 	// ErrElsewhere: the streams of the mesh are in another JetStream domain.
 	ErrElsewhere = errors.New("another JetStream domain stores the tasks of this mesh")
 	// ErrTooLarge: the message is larger than the server's max_payload, or than the
 	// stream allows.
 	ErrTooLarge = api.ErrTooLarge
 )
-
-type accountLimit struct{}
-
-func (accountLimit) Error() string        { return "the account's limit is too low" }
-func (accountLimit) Is(target error) bool { return target == ErrNoRoom }
 
 // Away reports temporary errors of JetStream, which a retry may not meet: it does not
 // answer, has no leader, is full, or did not confirm a write.

@@ -1,2 +1,2 @@
-// Package room asks a NATS server how much storage it can reserve.
+// Package room asks a NATS server, and an account, how much storage they have left for streams.
 package room
