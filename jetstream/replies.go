@@ -430,3 +430,7 @@ func (r *Replies) Follow(ctx context.Context, entity, taskID string, opts Follow
 		f.Messages(ctx, opts)(yield)
 	}
 }
+
+// ReplyInbox returns a new reply subject of a connection. Unlike those of [nats.Conn.NewInbox] it
+// cannot be computed from others that the process has used.
+func ReplyInbox(nc *nats.Conn) string { return api.Inbox(nc) }
