@@ -28,6 +28,9 @@ type Store struct {
 	js     natsjs.JetStream
 	bucket string
 	lease  time.Duration
+
+	mu     sync.Mutex
+	unsure map[string]unsure // by nonce
 }
 
 // DefaultLease is how long a slot lasts without a renewal. A holder that cannot renew
@@ -152,7 +155,13 @@ type slotState struct {
 }
 
 // take acquires a free slot. lost reports that another worker was faster.
+//
+// If ctx ends during the write, take still waits for its answer, for a while: a slot whose holder
+// does not know of it is not free for others until its lease ends.
 func (s *Store) take(ctx context.Context, entity string, slots map[int]slotState, limit int, holder string) (slot *Slot, lost bool, err error) {
+	if slot := s.found(ctx, entity, slots); slot != nil {
+		return slot, false, nil
+	}
 	held, least := 0, limit
 	for _, state := range slots {
 		if state.held {
@@ -175,15 +184,22 @@ func (s *Store) take(ctx context.Context, entity string, slots map[int]slotState
 		return nil, false, nil
 	}
 	n := free[rand.IntN(len(free))]
-	value, err := json.Marshal(slotRecord{Holder: holder, Limit: limit, Nonce: nuid.Next()})
+	nonce := nuid.Next()
+	value, err := json.Marshal(slotRecord{Holder: holder, Limit: limit, Nonce: nonce})
 	if err != nil {
 		return nil, false, err
 	}
-	revision, err := s.write(ctx, s.key(entity, n), value, slots[n].revision, s.lease, "")
+	if ctx.Err() != nil {
+		return nil, false, ctx.Err()
+	}
+	writing, cancel := outlast(ctx, answerWait)
+	defer cancel()
+	revision, err := s.write(writing, s.key(entity, n), value, slots[n].revision, s.lease, "")
 	if api.IsWrongSequence(err) {
 		return nil, true, nil
 	}
 	if err != nil {
+		s.remember(nonce, value)
 		return nil, false, api.Uncertain(api.Explain(s.js.Conn(), err, "acquire a slot of %s", entity))
 	}
 	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil

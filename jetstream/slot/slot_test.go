@@ -336,3 +336,69 @@ func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
 		}
 	}
 }
+
+// lossy is a JetStream whose answers to publishes get lost: the message is stored.
+type lossy struct {
+	natsjs.JetStream
+	lose func(ctx context.Context) error // called after each publish; the error stands in place of the answer
+}
+
+func (l *lossy) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	ack, err := l.JetStream.PublishMsg(context.WithoutCancel(ctx), msg, opts...)
+	if lost := l.lose(ctx); lost != nil && err == nil {
+		return nil, lost
+	}
+	return ack, err
+}
+
+// A worker that needs no further slot cancels its search while a slot is being acquired. Then it has
+// the slot, and can release it: otherwise the other workers would wait until its lease ends.
+func TestASlotIsNotLostByACancelledSearch(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js)
+	searching, cancel := context.WithCancel(testContext(t))
+	s := slot.NewStore(&lossy{js, func(ctx context.Context) error {
+		cancel()
+		return ctx.Err()
+	}}, subject.Map{}, 0)
+	got, err := s.Acquire(searching, "agent.x", 1, "worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, got)
+	release(t, acquire(t, slot.NewStore(js, subject.Map{}, 0), 1, "other"))
+}
+
+// The answer to an acquisition is lost. The worker that made it finds its own slot when it looks
+// again; another worker does not.
+func TestASlotWhoseAnswerWasLostIsFound(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js)
+	lost := true
+	s := slot.NewStore(&lossy{js, func(context.Context) error {
+		defer func() { lost = false }()
+		if lost {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}}, subject.Map{}, 0)
+	if got, err := s.Try(testContext(t), "agent.x", 1, "worker"); got != nil || !errors.Is(err, api.ErrUncertain) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, holder := range []string{"other", "worker"} {
+		if got, err := slot.NewStore(js, subject.Map{}, 0).Try(testContext(t), "agent.x", 1, holder); got != nil || err != nil {
+			t.Fatalf("another process got it as %s: %v, %v", holder, got, err)
+		}
+	}
+	got, err := s.Try(testContext(t), "agent.x", 1, "worker")
+	if got == nil || err != nil {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if again, err := s.Try(testContext(t), "agent.x", 1, "worker"); again != nil || err != nil {
+		t.Fatalf("a second time: %v, %v", again, err)
+	}
+	release(t, got)
+	release(t, acquire(t, slot.NewStore(js, subject.Map{}, 0), 1, "other"))
+}
