@@ -443,51 +443,65 @@ func TestAFollowerOfAnInboxHearsOfChangesAlone(t *testing.T) {
 }
 
 // A run that has an answer and then asks for an approval waits for that approval: the answer
-// neither wakes it nor keeps a person from resuming it.
+// neither wakes it nor keeps a person from resuming it. So it is with the answer of an agent that
+// waited for a person, and with one whose time is over.
 func TestARunThatHasItsAnswerWaitsForAnApproval(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
 	const approval, approved = `"approval"`, "approved"
-	handler := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-		run := task.Run()
-		if string(run.View().Mesh.Plan) == approval {
-			if len(run.View().Mesh.Commands) == 0 {
-				return nil, errors.New("it went on without an approval")
+	for name, call := range map[string]mesh.Call{"a person": {To: bob}, "an agent": {To: helper}, "an agent that is late": {To: helper, Timeout: 5 * shortLease}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			if call.To == helper { // a caller looks after two leases whether the agent waits
+				r.shortLeases()
 			}
-			return json.RawMessage(`{"text":"` + approved + `"}`), nil
-		}
-		_, err := task.Call(ctx, mesh.Call{To: bob, Key: "ask", Payload: task.Envelope.Payload})
-		var waits *mesh.PendingError
-		switch {
-		case errors.As(err, &waits):
-			return nil, run.ParkUntil(ctx, mesh.Wake{On: []state.Wait{waits.Wait}}, nil)
-		case err != nil:
-			return nil, err
-		}
-		return nil, run.Park(ctx, aaif.RunAwaitingApproval, func(c *state.Checkpoint) error {
-			c.Mesh.Plan = json.RawMessage(approval)
-			c.Doc.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "May it go on?", PendingAction: json.RawMessage(`{}`), RequestedAt: state.Time(time.Now())}
-			return nil
+			handler := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				run := task.Run()
+				if string(run.View().Mesh.Plan) == approval {
+					if len(run.View().Mesh.Commands) == 0 {
+						return nil, errors.New("it went on without an approval")
+					}
+					return json.RawMessage(`{"text":"` + approved + `"}`), nil
+				}
+				call := call
+				call.Key, call.Payload = "ask", task.Envelope.Payload
+				_, err := task.Call(ctx, call)
+				var waits *mesh.PendingError
+				switch {
+				case errors.As(err, &waits):
+					return nil, run.ParkUntil(ctx, mesh.Wake{On: []state.Wait{waits.Wait}}, nil)
+				case err != nil && !isCode(err, envelope.CodeTimeout):
+					return nil, err
+				}
+				return nil, run.Park(ctx, aaif.RunAwaitingApproval, func(c *state.Checkpoint) error {
+					c.Mesh.Plan = json.RawMessage(approval)
+					c.Doc.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "May it go on?", PendingAction: json.RawMessage(`{}`), RequestedAt: state.Time(time.Now())}
+					return nil
+				})
+			})
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: asking{people: []string{bob}}})
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			if call.Timeout == 0 {
+				ask := r.asked(client, bob)
+				r.waits(task)
+				r.answer(client, ask, `{"ok":true}`)
+			}
+			eventually(t, "the run waits for an approval", func() bool {
+				c := r.begun(task)
+				return c != nil && string(c.Mesh.Plan) == approval && (c.Doc.Status == aaif.RunAwaitingApproval || c.Terminal())
+			})
+			// A worker that looks for answers finds the one that the run has.
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
+			if out := r.command(client, intents.ResumeTask{Target: target(task)}); !out.Resumed {
+				t.Errorf("resume: %+v", out)
+			}
+			if reply, err := r.result(client, task); err != nil || !strings.Contains(string(reply.Payload), approved) {
+				t.Errorf("result %v, %v", reply, err)
+			}
 		})
-	})
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
-	client := r.client()
-	task := newTask(reviewer, "code.review", `{}`)
-	r.submit(client, task)
-	ask := r.asked(client, bob)
-	r.waits(task)
-	r.answer(client, ask, `{"ok":true}`)
-	eventually(t, "the run waits for an approval", func() bool {
-		c := r.record(task)
-		return string(c.Mesh.Plan) == approval && (c.Doc.Status == aaif.RunAwaitingApproval || c.Terminal())
-	})
-	// A worker that looks for answers finds the one of bob.
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
-	if out := r.command(client, intents.ResumeTask{Target: target(task)}); !out.Resumed {
-		t.Errorf("resume: %+v", out)
-	}
-	if reply, err := r.result(client, task); err != nil || !strings.Contains(string(reply.Payload), approved) {
-		t.Errorf("result %v, %v", reply, err)
 	}
 }
 

@@ -33,7 +33,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		was, ended = o.sentBefore(ctx, task)
 		if ended || notReady != nil { // the receiver may have answered while the run did not wait
 			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.From, task.Corr); err == nil && answer != nil {
-				o.remove(task.ID)
+				o.answered(task.ID)
 				return takeReply(o.a, answer)
 			}
 		}
@@ -82,7 +82,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	o.a.Envelope = reply
 	switch {
 	case reply != nil:
-		o.remove(task.ID)
+		o.answered(task.ID)
 		return err
 	case err == nil, errors.Is(err, ErrInterrupted):
 		return err

@@ -189,12 +189,21 @@ func (o *outgoing) remove(id string) {
 	}
 }
 
+// answered records that the run has the answer to a durable call: it no longer waits for it.
+func (o *outgoing) answered(id string) {
+	o.Run.Record.sent.answered(id)
+	o.remove(id)
+}
+
 // cancel cancels a call whose answer is not needed any more. It does nothing if the task of
 // a durable run is being stopped: when the run ends, [Agent.Stop] cancels its calls; when
 // another worker continues the run, its handler sends the same calls again.
 func (o *outgoing) cancel(call state.Call) {
 	if o.Run != nil && o.Port.Stopped() {
 		return
+	}
+	if o.Run != nil && !call.Live {
+		o.Run.Record.sent.void(call.ID)
 	}
 	if o.stop(call) { // otherwise the worker that ends the run tries again
 		o.remove(call.ID)

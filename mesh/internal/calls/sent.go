@@ -27,15 +27,17 @@ func (e *PendingError) Error() string {
 // Unwrap returns [ErrAnswerPending].
 func (e *PendingError) Unwrap() error { return ErrAnswerPending }
 
-// sentTasks are the tasks that a run has sent to people since it was claimed.
+// sentTasks are the tasks that a run has sent to people since it was claimed, and what became of
+// those that it has sent to others.
 type sentTasks struct {
 	mu     sync.Mutex
 	made   []state.Wait
-	voided []string // ids of tasks whose answer is no longer needed
-	got    []string // ids of tasks whose answer the run has
+	voided []string            // ids of tasks whose answer is no longer needed
+	got    map[string]struct{} // ids of tasks whose answer the run has
 }
 
-// KeepSent writes the tasks that the run has sent to people into a checkpoint.
+// KeepSent writes the tasks that the run has sent to people into a checkpoint, and which of the
+// answers that it has waited for it has, or no longer needs.
 func (b *Record) KeepSent(c *state.Checkpoint) {
 	a := &b.sent
 	a.mu.Lock()
@@ -48,7 +50,9 @@ func (b *Record) KeepSent(c *state.Checkpoint) {
 	}
 	for i := range m.Waits {
 		m.Waits[i].Void = m.Waits[i].Void || slices.Contains(a.voided, m.Waits[i].TaskID)
-		m.Waits[i].Answered = m.Waits[i].Answered || slices.Contains(a.got, m.Waits[i].TaskID)
+		if _, answered := a.got[m.Waits[i].TaskID]; answered {
+			m.Waits[i].Answered = true
+		}
 	}
 }
 
@@ -87,7 +91,8 @@ func (a *sentTasks) void(taskID string) {
 func (a *sentTasks) answered(taskID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !slices.Contains(a.got, taskID) {
-		a.got = append(a.got, taskID)
+	if a.got == nil {
+		a.got = map[string]struct{}{}
 	}
+	a.got[taskID] = struct{}{}
 }
