@@ -168,10 +168,10 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 }
 
 // exact returns the run of an entity whose id, or whose task's id, is name. It does not search: the
-// id of a task determines its run.
+// id of a task determines its run. The id of a run may be in upper case.
 func (r *Store) exact(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
-	for _, run := range []string{name, state.RunID(entity, name)} {
-		if len(run) > state.MaxRun { // it is the id of a task
+	for i, run := range []string{name, strings.ToLower(name), state.RunID(entity, name)} {
+		if len(run) > state.MaxRun || i == 1 && run == name { // it is the id of a task; it was tried
 			continue
 		}
 		rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})

@@ -3,6 +3,7 @@ package runs
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // The id of a task may have the form of a run's whole id. Then the runs of its agent are not listed:
@@ -30,6 +32,19 @@ func TestTaskOfAWholeIDListsNoRuns(t *testing.T) {
 	m, err := subject.New("")
 	if err != nil {
 		t.Fatal(err)
+	}
+	run := state.New("agent.x", "task-0001", "")
+	data, err := state.Codec{}.Encode(run)
+	if err == nil {
+		_, err = jetstream.NewStates(js, m).Put(ctx, run.ID(), 0, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{run.Doc.RunID, strings.ToUpper(run.Doc.RunID)} {
+		if task, _, err := NewStore(js, m, nil).TaskOf(ctx, name, "agent.x"); err != nil || task != "task-0001" {
+			t.Errorf("%s is task %s, %v", name, task, err)
+		}
 	}
 	asked, err := nc.SubscribeSync("$JS.API.STREAM.INFO.KV_aee_state")
 	if err != nil {
