@@ -45,6 +45,9 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 				void = append(void, w)
 			}
 		}
+		for i := range waits {
+			waits[i].Later = false
+		}
 		c.Mesh.Waits, c.Mesh.WakeAt = waits, wake.At
 		run.Stay(c, now)
 		c.Doc.ApprovalRequest = waitRequest(c, wake)

@@ -444,11 +444,12 @@ func TestAFollowerOfAnInboxHearsOfChangesAlone(t *testing.T) {
 
 // A run that has an answer and then asks for an approval waits for that approval: the answer
 // neither wakes it nor keeps a person from resuming it. So it is with the answer of an agent that
-// waited for a person, and with one whose time is over.
+// waited for a person, with one whose time is over, and with one that the run needs only after the
+// approval.
 func TestARunThatHasItsAnswerWaitsForAnApproval(t *testing.T) {
 	t.Parallel()
 	const approval, approved = `"approval"`, "approved"
-	for name, call := range map[string]mesh.Call{"a person": {To: bob}, "an agent": {To: helper}, "an agent that is late": {To: helper, Timeout: 5 * shortLease}} {
+	for name, call := range map[string]mesh.Call{"a person": {To: bob}, "an agent": {To: helper}, "an agent that is late": {To: helper, Timeout: 5 * shortLease}, "a person for later": {To: bob, Intent: "code.later"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
@@ -468,9 +469,9 @@ func TestARunThatHasItsAnswerWaitsForAnApproval(t *testing.T) {
 				_, err := task.Call(ctx, call)
 				var waits *mesh.PendingError
 				switch {
-				case errors.As(err, &waits):
+				case errors.As(err, &waits) && call.Intent == "":
 					return nil, run.ParkUntil(ctx, mesh.Wake{On: []state.Wait{waits.Wait}}, nil)
-				case err != nil && !isCode(err, envelope.CodeTimeout):
+				case err != nil && waits == nil && !isCode(err, envelope.CodeTimeout):
 					return nil, err
 				}
 				return nil, run.Park(ctx, aaif.RunAwaitingApproval, func(c *state.Checkpoint) error {

@@ -225,7 +225,8 @@ func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Ch
 
 // Park is Commit for a run that waits from now on with a status of paused,
 // awaiting_approval or migrating. It returns [ErrParked] once that is stored, which
-// the handler returns unchanged. The run goes on when it is resumed.
+// the handler returns unchanged. The run goes on when it is resumed; answers that it has
+// called for do not wake it.
 func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error {
 	if !state.Parked(status) {
 		return fmt.Errorf("park run %s: %q is no status to wait in", r.id.Run, status)
@@ -234,7 +235,15 @@ func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*stat
 	if status == aaif.RunMigrating {
 		kind = state.StepMigrate
 	}
-	return r.commit(ctx, state.Step{Kind: kind, Detail: string(status)}, status, change)
+	return r.commit(ctx, state.Step{Kind: kind, Detail: string(status)}, status, func(c *state.Checkpoint) error {
+		for i := range c.Mesh.Waits {
+			c.Mesh.Waits[i].Later = status == aaif.RunAwaitingApproval
+		}
+		if change == nil {
+			return nil
+		}
+		return change(c)
+	})
 }
 
 func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, change func(*state.Checkpoint) error) error {

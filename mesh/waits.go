@@ -92,7 +92,7 @@ func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 func (l *lane) answerSubjects(c *state.Checkpoint) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, wait := range c.Mesh.Waits {
-			if !wait.Open() {
+			if !wait.Wakes() {
 				continue
 			}
 			if to, err := l.host.node.subjects.Reply(wait.Entity, wait.TaskID); err == nil && !yield(to) {
@@ -113,7 +113,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 		return "", err
 	}
 	for _, wait := range c.Mesh.Waits {
-		if !wait.Open() {
+		if !wait.Wakes() {
 			continue
 		}
 		answer, err := l.host.node.answers.First(ctx, l.cfg.Replies, wait, c.Mesh.Entity, task.Corr)

@@ -67,7 +67,7 @@ func full() *state.Checkpoint {
 		Usage: state.Usage{InputTokens: 1, OutputTokens: 2, ModelCalls: 3, ToolCalls: 4, CostNanoUSD: 5, UnpricedCalls: 6, EstimatedTokens: 9, EstimatedNanoUSD: 10, TreeTokens: 7, TreeCostNanoUSD: 8},
 		Loop:  []byte(`{"phase":"tools"}`), Reply: []byte(`{"v":"1"}`),
 		Plan:   []byte(`{"pattern":"pipeline"}`),
-		Waits:  []state.Wait{{Entity: "human.ada", TaskID: "01JD0000000000000000000009", Key: "step/sign", Asked: start, Until: start.Add(time.Minute), Void: true, Answered: true, Schema: `{"type":"object"}`}},
+		Waits:  []state.Wait{{Entity: "human.ada", TaskID: "01JD0000000000000000000009", Key: "step/sign", Asked: start, Until: start.Add(time.Minute), Void: true, Answered: true, Later: true, Schema: `{"type":"object"}`}},
 		WakeAt: start.Add(time.Minute),
 		Parent: &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
 		Handed: &state.Handed{To: "agent.next", TaskID: "task-2", Task: json.RawMessage(`{"v":"1","id":"task-2"}`), Reason: "it is theirs"},

@@ -225,13 +225,20 @@ type Wait struct {
 	// the next answer, or ends.
 	Answered bool `json:"answered,omitempty"`
 
+	// Later: the run is parked for an approval, and reads the answer when it goes on: the answer,
+	// or the end of its time, does not wake it.
+	Later bool `json:"later,omitempty"`
+
 	// Schema is the JSON Schema, as text, that a result must match; "": any result
 	// counts. A [Header] leaves it out.
 	Schema string `json:"result_schema,omitempty"`
 }
 
-// Open reports whether the run still waits for the answer.
+// Open reports whether the run still needs the answer.
 func (w Wait) Open() bool { return !w.Void && !w.Answered }
+
+// Wakes reports whether the answer, or the end of its time, wakes the run.
+func (w Wait) Wakes() bool { return w.Open() && !w.Later }
 
 // Noted is a command for a task that was not started when the command arrived. The worker
 // that starts the task decides whether the sender may command it.

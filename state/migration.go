@@ -73,7 +73,7 @@ func (m *Migration) Away() bool {
 // handler has requested. Otherwise no event would ever wake it.
 func (c *Checkpoint) Awaits() bool {
 	m := &c.Mesh
-	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || slices.ContainsFunc(m.Waits, Wait.Open) || !m.WakeAt.IsZero()
+	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || slices.ContainsFunc(m.Waits, Wait.Wakes) || !m.WakeAt.IsZero()
 }
 
 // After returns the status with which a run continues after a transfer, here or at the

@@ -12,12 +12,12 @@ import (
 // Waits reports whether a run is parked until an answer, or a time: a worker wakes it
 // without a person's command.
 func Waits(c *state.Checkpoint) bool {
-	return c.Doc.Status == aaif.RunAwaitingApproval && (slices.ContainsFunc(c.Mesh.Waits, state.Wait.Open) || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
+	return c.Doc.Status == aaif.RunAwaitingApproval && (slices.ContainsFunc(c.Mesh.Waits, state.Wait.Wakes) || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
 }
 
-// awaited returns one of those whose answer a run waits for, "" where there is none.
+// awaited returns one of those whose answer a parked run needs, "" where there is none.
 func awaited(c *state.Checkpoint) string {
-	if Waits(c) {
+	if c.Doc.Status == aaif.RunAwaitingApproval && len(c.Unknown()) == 0 {
 		for _, w := range c.Mesh.Waits {
 			if w.Open() {
 				return w.Entity
@@ -43,7 +43,7 @@ func Earliest(c *state.Checkpoint, at time.Time) time.Time {
 	}
 	sooner(c.Mesh.Deadline)
 	for _, w := range c.Mesh.Waits {
-		if w.Open() {
+		if w.Wakes() {
 			sooner(w.Until)
 		}
 	}

@@ -49,7 +49,7 @@ func summarize(rec state.Record) summary {
 	s.Task, s.Status, s.Step, s.Iteration = h.TaskID, string(h.Status), string(h.Step), h.Iteration
 	s.Epoch, s.Owner, s.Sealed = h.Epoch, h.Owner, h.Sealed
 	for _, w := range h.Waits {
-		if h.Status == aaif.RunAwaitingApproval && w.Open() && !slices.Contains(s.WaitsFor, w.Entity) {
+		if h.Status == aaif.RunAwaitingApproval && w.Wakes() && !slices.Contains(s.WaitsFor, w.Entity) {
 			s.WaitsFor = append(s.WaitsFor, w.Entity)
 		}
 	}

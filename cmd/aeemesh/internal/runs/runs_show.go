@@ -145,7 +145,7 @@ func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Mom
 			v.Noted = c.Mesh.Noted
 		}
 		if c.Doc.Status == aaif.RunAwaitingApproval {
-			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return !w.Open() })
+			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return !w.Wakes() })
 		}
 	} else {
 		v.Problem = err.Error()
