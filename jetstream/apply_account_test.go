@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,31 @@ func TestTheAccountLimitsConsumers(t *testing.T) {
 		}
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// An account with tiers has limits for each number of replicas. Those of the number that is asked
+// for count, not those of the stream as it is.
+func TestTheAccountLimitsConsumersByReplicas(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Run(t, natsd.Config{})) // it answers nothing but what follows
+	for subject, answer := range map[string]string{
+		"$JS.API.STREAM.INFO.AEE_WORK": `{"config":{"name":"AEE_WORK","subjects":["aee.work.low.>"],"retention":"workqueue","max_consumers":10,"num_replicas":1,"storage":"file"}}`,
+		"$JS.API.INFO":                 `{"tiers":{"R1":{"limits":{"max_consumers":20}},"R3":{"limits":{"max_consumers":30}}}}`,
+	} {
+		if _, err := js.Conn().Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for replicas, want := range map[int]string{0: "20", 3: "30"} {
+		plan, err := jetstream.Plan(testContext(t), js, jetstream.Options{Only: []string{jetstream.StreamWork}, Replicas: replicas})
+		if err != nil || len(plan) != 1 {
+			t.Fatal(plan, err)
+		}
+		at := slices.IndexFunc(plan[0].Differences, func(d jetstream.Difference) bool { return d.Field == "max_consumers" })
+		if at < 0 || plan[0].Differences[at].Want != want {
+			t.Errorf("%d replicas: %s", replicas, plan[0])
 		}
 	}
 }

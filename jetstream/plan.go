@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
 	have := stream.CachedInfo().Config
-	c.compare(opts, allowed(ctx, js, spec, have.Replicas, have.MaxConsumers), stream.CachedInfo())
+	c.compare(opts, allowed(ctx, js, spec, cmp.Or(opts.Replicas, have.Replicas), have.MaxConsumers), stream.CachedInfo())
 	if g := quorum.Of(stream.CachedInfo()); g.Replicated() {
 		c.Group = &g
 	}
