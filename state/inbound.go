@@ -44,7 +44,7 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	if m.Pending != string(aaif.RunPaused) {
 		m.Pending = ""
 	}
-	if (len(m.Waits) > 0 || !m.WakeAt.IsZero()) && len(c.Unknown()) == 0 {
+	if c.WakesItself() {
 		c.Doc.ApprovalRequest = nil // it is about what is removed
 	}
 	m.Calls, m.Waits, m.WakeAt, m.Handed, m.Noted, m.More = nil, nil, time.Time{}, nil, nil, nil

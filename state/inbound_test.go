@@ -155,3 +155,42 @@ func TestInboundStatus(t *testing.T) {
 		}
 	}
 }
+
+// What a run waits for in its mesh stays there: elsewhere it goes on. An approval that its handler
+// has asked for can be given there.
+func TestWhatARunWaitsForElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*state.Mesh)
+		want   aaif.RunStatus
+	}{
+		"a time":                           {func(m *state.Mesh) { m.WakeAt = time.Now().Add(time.Hour) }, aaif.RunRunning},
+		"an answer":                        {func(m *state.Mesh) { m.Waits = []state.Wait{{TaskID: "a"}} }, aaif.RunRunning},
+		"an approval":                      {func(*state.Mesh) {}, aaif.RunAwaitingApproval},
+		"an approval after an answer":      {func(m *state.Mesh) { m.Waits = []state.Wait{{TaskID: "a", Answered: true}} }, aaif.RunAwaitingApproval},
+		"an approval, and then an answer":  {func(m *state.Mesh) { m.Waits = []state.Wait{{TaskID: "a", Later: true}} }, aaif.RunAwaitingApproval},
+		"a person's word about a call":     {func(m *state.Mesh) { m.Effects = unknownEffect }, aaif.RunAwaitingApproval},
+		"that, and an answer for the rest": {func(m *state.Mesh) { m.Effects, m.Waits = unknownEffect, []state.Wait{{TaskID: "a"}} }, aaif.RunAwaitingApproval},
+	} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		c.Doc.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "It waits."}
+		c.Mesh.Migration = &state.Migration{ID: "m", Status: aaif.RunAwaitingApproval}
+		tt.change(&c.Mesh)
+		for i := range c.Mesh.Effects {
+			c.Mesh.Effects[i].Key = state.EffectKey(c.Doc.RunID, 1, 1)
+		}
+		for how, there := range map[string]*state.Checkpoint{"as this release sends it": c.Outbound("here", "there", "1"), "with its waits": c.Clone()} {
+			if err := there.Inbound(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if got := there.InboundStatus(); got != tt.want {
+				t.Errorf("%s, %s: %s", name, how, got)
+			}
+		}
+		if c.Doc.ApprovalRequest == nil {
+			t.Errorf("%s: the run here has changed", name)
+		}
+	}
+}
+
+var unknownEffect = []state.Effect{{ID: "call", Status: state.EffectUnknown}}

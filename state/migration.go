@@ -72,8 +72,14 @@ func (m *Migration) Away() bool {
 // person's statement about a tool call, an answer, a time, or an approval that its
 // handler has requested. Otherwise no event would ever wake it.
 func (c *Checkpoint) Awaits() bool {
+	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || c.WakesItself()
+}
+
+// WakesItself reports whether a run that is awaiting_approval goes on at an answer or a time: it
+// needs no person's command.
+func (c *Checkpoint) WakesItself() bool {
 	m := &c.Mesh
-	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || slices.ContainsFunc(m.Waits, Wait.Wakes) || !m.WakeAt.IsZero()
+	return (slices.ContainsFunc(m.Waits, Wait.Wakes) || !m.WakeAt.IsZero()) && len(c.Unknown()) == 0
 }
 
 // After returns the status with which a run continues after a transfer, here or at the
@@ -112,6 +118,9 @@ func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	m.Owner, m.Work, m.Redelivered, m.Claims = "", 0, 0, 0
 	if m.Pending != string(aaif.RunPaused) { // a requested pause is transferred too
 		m.Pending = ""
+	}
+	if c.WakesItself() {
+		out.Doc.ApprovalRequest = nil // it is about what is removed
 	}
 	m.Calls, m.Waits, m.WakeAt, m.Noted = nil, nil, time.Time{}, nil
 	m.Plan = withoutChosen(m.Plan)

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -12,7 +11,7 @@ import (
 // Waits reports whether a run is parked until an answer, or a time: a worker wakes it
 // without a person's command.
 func Waits(c *state.Checkpoint) bool {
-	return c.Doc.Status == aaif.RunAwaitingApproval && (slices.ContainsFunc(c.Mesh.Waits, state.Wait.Wakes) || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
+	return c.Doc.Status == aaif.RunAwaitingApproval && c.WakesItself()
 }
 
 // awaited returns one of those whose answer a parked run needs, "" where there is none.
