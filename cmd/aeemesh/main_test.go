@@ -155,8 +155,15 @@ type scriptServer struct {
 
 type lastServer struct{}
 
-// startServer starts a server, whose log goes to the file server.log.
+// startServer starts a server, whose log goes to the file server.log. No other test gets its port
+// while it is stopped: a worker that waits for it would find that test's server.
 func startServer(ts *testscript.TestScript, cfg natsd.Config) {
+	if cfg.Port == natsd.RandomPort {
+		port, release, err := natsd.HoldPort()
+		ts.Check(err)
+		ts.Defer(release)
+		cfg.Port = port
+	}
 	log, err := os.OpenFile(ts.MkAbs("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	ts.Check(err)
 	ts.Defer(func() { log.Close() })

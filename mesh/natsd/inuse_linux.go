@@ -30,7 +30,7 @@ func inUse(dir string) string {
 	}
 	self := strconv.Itoa(os.Getpid())
 	for _, p := range processes {
-		if p.Name() == self || strings.Trim(p.Name(), "0123456789") != "" {
+		if p.Name() == self || strings.Trim(p.Name(), "0123456789") != "" || isBeginning(p.Name(), self) {
 			continue
 		}
 		fds := filepath.Join("/proc", p.Name(), "fd")
@@ -46,6 +46,21 @@ func inUse(dir string) string {
 		}
 	}
 	return ""
+}
+
+// isBeginning reports whether a process is a child of this one that has not executed its program
+// yet. Until then it has all files of its parent open, also those of a server that has ended.
+func isBeginning(process, self string) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", process, "status"))
+	if err != nil || !strings.Contains(string(status), "\nPPid:\t"+self+"\n") {
+		return false
+	}
+	own, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	program, err := os.Readlink(filepath.Join("/proc", process, "exe"))
+	return err == nil && program == own
 }
 
 // writes reports whether a process may write to a file that it has open: a backup

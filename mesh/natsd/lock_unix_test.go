@@ -3,7 +3,9 @@
 package natsd
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 )
@@ -31,7 +33,16 @@ func TestTheLockIsFreeWhileProcessesStart(t *testing.T) {
 		})
 	}
 	dir := t.TempDir()
+	block := filepath.Join(dir, "jetstream", "$G", "streams", "S", "msgs", "1.blk")
+	if err := os.MkdirAll(filepath.Dir(block), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 1000 {
+		store, err := os.Create(block) // as a server has it open that ends now
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Close()
 		f, err := lockStore(dir)
 		if err != nil {
 			t.Errorf("round %d: %v", i, err)
