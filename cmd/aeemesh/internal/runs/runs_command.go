@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,11 +179,11 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 			return err
 		}
 	}
-	what := "task " + args[0]
+	kind, name := "task", args[0]
 	if target.Run != "" {
-		what = "run " + ShortRun(target.Run)
+		kind, name = "run", ShortRun(target.Run)
 	}
-	return commanded(a, r, what, got)
+	return commanded(a, r, kind, name, got)
 }
 
 // shownHint is the hint for a command that a run cannot obey as it is now.
@@ -234,15 +233,16 @@ func notBegun(ctx context.Context, s *session.Session, name, entity string, err 
 // leastID is the minimum length of a task id (mesh.task.cancel's schema).
 const leastID = 8
 
-// commanded prints the result of a command. A command that found nothing to do
-// has failed.
-func commanded(a *session.App, r runCommand, what string, got intents.CommandResult) error {
+// commanded prints the result of a command for a run or a task, by its kind and name. A command
+// that found nothing to do has failed.
+func commanded(a *session.App, r runCommand, kind, name string, got intents.CommandResult) error {
+	what := kind + " " + name
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
 			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints, if it has any.")
 		}
-		return outcome.Hinted(outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it")), shownHint, what[strings.LastIndexByte(what, ' ')+1:])
+		return outcome.Hinted(outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it")), shownHint, name)
 	case a.Term.JSON:
 	case got.Status == canceltree.StatusWithdrawn:
 		a.Term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
