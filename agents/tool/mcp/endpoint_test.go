@@ -168,6 +168,8 @@ func TestHTTPServersAnswers(t *testing.T) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strings.Repeat("x", 100_000)}}}, nil
 	})
 	srv := serveHTTP(t, s, nil)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
 	var status atomic.Int32
 	status.Store(http.StatusOK)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -177,7 +179,7 @@ func TestHTTPServersAnswers(t *testing.T) {
 		}
 		req, _ := http.NewRequestWithContext(r.Context(), r.Method, srv.URL+r.URL.Path, r.Body)
 		req.Header = r.Header
-		resp, err := http.DefaultTransport.RoundTrip(req)
+		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			w.WriteHeader(http.StatusBadGateway)
 			return

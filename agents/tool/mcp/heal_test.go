@@ -24,6 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
@@ -289,7 +290,13 @@ func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	tl := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}), "mcp://it/meta"))["subject"]
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	own := func(cfg *mcp.Config) {
+		cfg.Client = func(context.Context, string, *aaif.Auth, bool) (*http.Client, error) {
+			return &http.Client{Transport: transport}, nil
+		}
+	}
+	tl := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}, own), "mcp://it/meta"))["subject"]
 	call := func() (failed *tool.Error) {
 		t.Helper()
 		_, err := tl.Call(t.Context(), json.RawMessage(`{}`))
@@ -304,6 +311,7 @@ func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
 	}
 	srv.CloseClientConnections()
 	srv.Close()
+	transport.CloseIdleConnections() // a request on a connection that breaks may have been read
 	if err := call(); !err.NotMade || !errors.Is(err, tool.ErrUnavailable) {
 		t.Errorf("no server: %+v", err)
 	}

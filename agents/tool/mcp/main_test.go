@@ -164,6 +164,12 @@ func self(t *testing.T, how string) []string {
 func newServers(t *testing.T, s mcp.Server, mend ...func(*mcp.Config)) *mcp.Servers {
 	t.Helper()
 	cfg := mcp.Config{Servers: map[string]mcp.Server{"it": s}, Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Env: os.LookupEnv}
+	// A test server that closes closes all idle connections of the default transport.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	cfg.Client = func(context.Context, string, *aaif.Auth, bool) (*http.Client, error) {
+		return &http.Client{Transport: transport}, nil
+	}
 	for _, f := range mend {
 		f(&cfg)
 	}
@@ -242,7 +248,6 @@ func serveHTTP(t *testing.T, s *sdk.Server, count *atomic.Int32) *httptest.Serve
 		for session := range s.Sessions() { // sessions whose end could not be reported
 			_ = session.Close()
 		}
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
 	return srv
 }
