@@ -253,17 +253,21 @@ func (t *Tender) open(ctx context.Context, lanes []*Lane, each func(*Lane, state
 // before it queued the message.
 func (t *Tender) sweeps(ctx context.Context, every time.Duration) {
 	// The pause is random, so that workers that started together do not sweep together.
-	// It grows with the duration of a sweep, so that sweeping takes a small part of the
-	// time.
+	// It grows with the number of runs, so that sweeping takes a small part of the time. It
+	// does not grow with the duration of a sweep: a sweep that waits for a server which is
+	// away, or for a processor, must not delay the next one.
 	wait := every
 	for pause.For(ctx, wait/2+rand.N(wait)) {
-		began := time.Now()
-		t.sweep(ctx)
-		wait = max(every, 20*time.Since(began))
+		wait = max(every, time.Duration(t.sweep(ctx))*sweepPause)
 	}
 }
 
-func (t *Tender) sweep(ctx context.Context) {
+// sweepPause is the part of the pause after a sweep that each of its runs adds, where that exceeds
+// [Config].Sweep. To look after a run takes a tenth of it, on a server nearby.
+const sweepPause = 5 * time.Millisecond
+
+// sweep makes a sweep, and returns how many runs it has looked at.
+func (t *Tender) sweep(ctx context.Context) (n int) {
 	lanes := t.all()
 	runs := make(map[*Lane]func(context.Context, state.Record) error, len(lanes))
 	done := make([]func(bool), 0, len(lanes))
@@ -271,11 +275,15 @@ func (t *Tender) sweep(ctx context.Context) {
 		run, end := l.Sweep()
 		runs[l], done = run, append(done, end)
 	}
-	err := t.open(ctx, lanes, func(l *Lane, rec state.Record) error { return runs[l](ctx, rec) })
+	err := t.open(ctx, lanes, func(l *Lane, rec state.Record) error {
+		n++
+		return runs[l](ctx, rec)
+	})
 	if err != nil && ctx.Err() == nil {
 		t.cfg.Log.Warn("sweep of the runs", "err", err)
 	}
 	for _, end := range done {
 		end(err == nil)
 	}
+	return n
 }

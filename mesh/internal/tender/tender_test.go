@@ -229,6 +229,54 @@ func TestSweeps(t *testing.T) {
 	})
 }
 
+// A sweep that waited long for the store, or for a processor, does not put the next one off. Many
+// runs do.
+func TestASlowSweepDoesNotDelayTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = time.Minute
+		r := newRig(t, Config{Sweep: every})
+		id := r.run("agent.a", "task-0001", aaif.RunRunning, "")
+		l := r.lane("agent.a")
+		var swept []time.Time
+		sweep := l.Sweep
+		l.Sweep = func() (func(context.Context, state.Record) error, func(bool)) {
+			swept = append(swept, time.Now())
+			run, done := sweep()
+			return func(ctx context.Context, rec state.Record) error {
+				if rec.ID.Run == id {
+					time.Sleep(10 * every)
+				}
+				return run(ctx, rec)
+			}, done
+		}
+		r.Add(l)
+		time.Sleep(26 * every)
+		synctest.Wait()
+		if len(swept) < 3 {
+			t.Errorf("sweeps that take %v began at %v", 10*every, swept)
+		}
+		r.Remove(l)
+
+		many := newRig(t, Config{Sweep: every})
+		for range int(4 * every / sweepPause) {
+			many.runs["agent.a"] = append(many.runs["agent.a"], state.Record{ID: state.ID{Entity: "agent.a", Run: "x"}})
+		}
+		l = many.lane("agent.a")
+		n := 0
+		l.Sweep = func() (func(context.Context, state.Record) error, func(bool)) {
+			n++
+			return func(context.Context, state.Record) error { return nil }, func(bool) {}
+		}
+		many.Add(l)
+		time.Sleep(3 * every)
+		synctest.Wait()
+		if n != 1 {
+			t.Errorf("%d sweeps of many runs, want 1", n)
+		}
+		many.Remove(l)
+	})
+}
+
 // compacting is a store that says how full it is.
 type compacting struct {
 	state.Store
