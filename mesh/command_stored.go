@@ -221,16 +221,15 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	case done.Do != run.Applied:
 		return out, false, nil
 	}
-	rev, _, err := cs.records.put(ctx, rec.ID, rec.Revision, c)
+	if done.Requeue {
+		err = cs.goOn(ctx, rec, c)
+	} else {
+		_, _, err = cs.records.put(ctx, rec.ID, rec.Revision, c)
+	}
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
 	out.Did(rec.ID.Run, done.Status)
-	if done.Requeue {
-		if _, err := cs.records.requeue(ctx, c, rev); err != nil {
-			cs.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
-		}
-	}
 	return out, false, nil
 }
 

@@ -37,15 +37,42 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 }
 
 // goOn stores c, the checkpoint of a run that goes on, in place of rec, and requeues the run's
-// message.
-func (s *records) goOn(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
-	rev, _, err := s.put(ctx, rec.ID, rec.Revision, c)
-	if err != nil {
-		return err
+// message. Where ctx ends meanwhile, the worker requeues the run afterwards, if c was stored.
+func (hs *holdings) goOn(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
+	rev, _, err := hs.records.put(ctx, rec.ID, rec.Revision, c)
+	if err == nil {
+		if _, err := hs.records.requeue(ctx, c, rev); err != nil {
+			hs.requeueLater(c, err)
+		}
+		return nil
 	}
-	return s.persist(ctx, func() error {
-		_, err := s.requeue(ctx, c, rev)
-		return err
+	if ctx.Err() != nil {
+		hs.requeueLater(c, err)
+	}
+	return err
+}
+
+// requeueLater requeues the run of c, unless its record is another checkpoint, and tries until it
+// is known whether it succeeded. why is the error of the first attempt.
+func (hs *holdings) requeueLater(c *state.Checkpoint, why error) {
+	hs.host.log.Debug("run not queued yet", "run", c.Doc.RunID, "err", why)
+	hs.work.Go(func() {
+		err := hs.records.persist(hs.ctx, func() error {
+			rec, err := hs.cfg.States.Get(hs.ctx, c.ID())
+			if errors.Is(err, state.ErrNotFound) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			now, err := hs.records.read(rec)
+			if err == nil && now.Doc.StateID == c.Doc.StateID {
+				_, err = hs.records.requeue(hs.ctx, c, rec.Revision)
+			}
+			return err
+		})
+		if err != nil {
+			hs.host.log.Warn("run not queued, the sweep will do it", "run", c.Doc.RunID, "err", err)
+		}
 	})
 }
 

@@ -118,5 +118,5 @@ func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string
 	if !run.Abandon(c, owner) {
 		return state.ErrChanged
 	}
-	return l.records.goOn(ctx, rec, c)
+	return l.goOn(ctx, rec, c)
 }

@@ -68,7 +68,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 		return err
 	}
 	run.Wake(c, why)
-	switch err := w.l.records.goOn(ctx, rec, c); {
+	switch err := w.l.goOn(ctx, rec, c); {
 	case err == nil:
 		w.Remove(id.Run)
 	case errors.Is(err, state.ErrChanged): // by the worker that woke it first, or by a command
