@@ -35,9 +35,9 @@ func (b *Inbox) Put(ctx context.Context, person, msgID string, data []byte) erro
 	msg := &nats.Msg{Subject: subj, Data: data, Header: nats.Header{
 		natsjs.MsgIDHeader: {msgID}, natsjs.ExpectedStreamHeader: {b.name()},
 	}}
-	_, err = api.PublishOnce(ctx, b.js, msg, "", func(seq uint64) bool {
+	_, err = api.PublishOnce(ctx, b.js, msg, "", func(seq uint64) (bool, error) {
 		have, err := api.LeaderGet(ctx, b.js, b.name(), map[string]any{"seq": seq})
-		return err == nil && api.Same(have, msg)
+		return err == nil && api.Same(have, msg), err
 	})
 	return api.Uncertain(api.Explain(b.js.Conn(), err, "put into the inbox of %s", person))
 }

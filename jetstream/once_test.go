@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -177,4 +179,40 @@ func TestAMessageWhoseFirstCopyIsInProcessIsUncertain(t *testing.T) {
 	if _, err := jetstream.NewQueue(js, m).Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: "t", Data: []byte("{}")}); !errors.Is(err, jetstream.ErrUncertain) {
 		t.Errorf("queue: %v", err)
 	}
+}
+
+// The server says that it has a message with this id, and the sender cannot read which one for
+// now. It is not stored a second time: the sender tries again.
+func TestAMessageThatCannotBeLookedForIsUncertain(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, out := connect(t, srv), natstest.NewOutage(t, srv)
+	apply(t, js, jetstream.Options{})
+	ctx, m, refusing := testContext(t), prefix(t, ""), out.JetStream(t, js.Conn())
+	for name, publish := range map[string]func(natsjs.JetStream) error{
+		"a task": func(js natsjs.JetStream) error {
+			_, err := jetstream.NewQueue(js, m).Submit(ctx, jetstream.Submission{Entity: "agent.b", ID: "t", Data: []byte("once")})
+			return err
+		},
+		"a reply": func(js natsjs.JetStream) error {
+			return jetstream.NewReplies(js, m).Publish(ctx, jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "r", Data: []byte("once")})
+		},
+		"a question": func(js natsjs.JetStream) error {
+			return jetstream.NewInbox(js, m).Put(ctx, "human.bob", "q", []byte("once"))
+		},
+	} {
+		if err := publish(js); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out.RefuseFirst(1)
+		if err := publish(refusing); !errors.Is(err, jetstream.ErrUncertain) {
+			t.Errorf("%s that cannot be looked for: %v", name, err)
+		}
+		if err := publish(refusing); err != nil {
+			t.Errorf("%s again: %v", name, err)
+		}
+	}
+	holds(t, js, jetstream.StreamWork, "aee.work.normal.agent.b", "once")
+	holds(t, js, jetstream.StreamReply, "aee.reply.agent.b.t", "once")
+	holds(t, js, jetstream.StreamHuman, "human.bob", "once")
 }

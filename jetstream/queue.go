@@ -108,13 +108,13 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 // run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
 	msg.Header[natsjs.ExpectedStreamHeader] = []string{q.name()}
-	return api.PublishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
+	return api.PublishOnce(ctx, q.js, msg, "", func(seq uint64) (bool, error) {
 		if q.fenced.Load() {
-			return false
+			return false, nil
 		}
 		have, err := api.LeaderGet(ctx, q.js, q.name(), map[string]any{"seq": seq})
 		q.fence(err)
-		return err == nil && api.Same(have, msg)
+		return err == nil && api.Same(have, msg), err
 	})
 }
 

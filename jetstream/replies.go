@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -79,7 +78,7 @@ func (r *Replies) Store(ctx context.Context, reply Reply) (seq uint64, duplicate
 	if err != nil {
 		return 0, false, err
 	}
-	ack, err := api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
+	ack, err := api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) (bool, error) { return r.has(ctx, msg, seq) })
 	if err != nil {
 		return 0, false, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 	}
@@ -89,21 +88,21 @@ func (r *Replies) Store(ctx context.Context, reply Reply) (seq uint64, duplicate
 // has reports whether a reply is stored: the message with the sequence is on its subject.
 // A user who may read only the last reply compares numbers: a last reply with at least
 // the same number was published after it.
-func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
+func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) (bool, error) {
 	if !r.fenced.Load() {
 		have, err := api.LeaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
 		if !errors.Is(err, ErrDenied) {
-			return err == nil && have.Subject == msg.Subject
+			return err == nil && have.Subject == msg.Subject, err
 		}
 		r.fenced.Store(true)
 	}
 	last, err := api.NewestPublished(ctx, r.js, r.name(), msg.Subject)
 	if err != nil {
-		return false
+		return false, err
 	}
 	id, number := identity(last.Header)
 	_, own := identity(msg.Header)
-	return id == msg.Header.Get(natsjs.MsgIDHeader) || own > 0 && number >= own
+	return id == msg.Header.Get(natsjs.MsgIDHeader) || own > 0 && number >= own, nil
 }
 
 // PublishAsync publishes a reply without waiting for the server. [Sent.Wait] returns the outcome.
@@ -328,29 +327,6 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 		}
 	}
 	return msg, api.Explain(r.js.Conn(), err, "find a reply on %s", subj)
-}
-
-// PublishAfter is like [Replies.Publish], but stores the reply only if the last message
-// on the subject is the one with the sequence last, or if there is none and last is 0. Of
-// several callers that try this, one succeeds; the others get [ErrExists].
-func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (uint64, error) {
-	msg, err := r.message(reply)
-	if err != nil {
-		return 0, err
-	}
-	exists := false
-	msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	ack, err := api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool {
-		exists = r.has(ctx, msg, seq)
-		return exists
-	})
-	switch {
-	case exists, api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence):
-		return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
-	case err != nil:
-		return 0, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
-	}
-	return ack.Sequence, nil
 }
 
 // FindDepth is the most tokens of an entity that [Replies.Find] finds: "agent.a.b" has

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -16,23 +17,30 @@ import (
 // the id of a task, of a run, a sequence. So a user who may publish to one subject of a
 // stream can publish with such an id first; the stream would then drop the real message
 // with an answer that looks like success. Therefore "duplicate" is believed only if the
-// message is found in the stream. Otherwise the message is published again without that
-// id. Readers recognise a message that is stored twice by other means (a run's record, an
+// message is found in the stream. If it is not there, the message is published again without that
+// id. If the stream cannot be read for now, the outcome is unknown. Readers recognise a message that is stored twice by other means (a run's record, an
 // envelope's id).
 
 // PublishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate", known
 // says whether the message is stored at seq. If it is not, or known lacks the permission to look,
 // PublishOnce publishes the message again with the id another ("": none). It fails with
-// [ErrDenied] as soon as the server reports that the subject is not permitted.
-func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) bool) (*natsjs.PubAck, error) {
+// [ErrUncertain] if known fails for now, and with [ErrDenied] as soon as the server reports that
+// the subject is not permitted.
+func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) (bool, error)) (*natsjs.PubAck, error) {
 	ctx, stop := UntilDenied(ctx, js.Conn(), msg.Subject+`"`)
 	defer stop()
 	ack, err := js.PublishMsg(ctx, msg)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDenied) {
 		return nil, context.Cause(ctx)
 	}
-	if err != nil || !ack.Duplicate || known(ack.Sequence) {
+	if err != nil || !ack.Duplicate {
 		return ack, err
+	}
+	switch there, err := known(ack.Sequence); {
+	case there:
+		return ack, nil
+	case isAway(err), errors.Is(Uncertain(err), ErrUncertain):
+		return nil, fmt.Errorf("%w: whether it is stored cannot be read: %w", ErrUncertain, err)
 	}
 	msg.Header.Del(natsjs.MsgIDHeader)
 	if another != "" {
