@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,4 +216,77 @@ func TestAMessageThatCannotBeLookedForIsUncertain(t *testing.T) {
 	holds(t, js, jetstream.StreamWork, "aee.work.normal.agent.b", "once")
 	holds(t, js, jetstream.StreamReply, "aee.reply.agent.b.t", "once")
 	holds(t, js, jetstream.StreamHuman, "human.bob", "once")
+}
+
+// Of several replies to one message, the first one that counts is stored, whatever ids they have
+// and what else is stored on the subject.
+func TestAReplyIsStoredUnlessOneCounts(t *testing.T) {
+	t.Parallel()
+	const subj = "aee.reply.agent.b.t"
+	counts := func(m jetstream.Message) bool { return string(m.Data) == "counts" }
+	for name, c := range map[string]struct {
+		before func(t *testing.T, js natsjs.JetStream)
+		want   []string
+	}{
+		"nothing is there":         {func(*testing.T, natsjs.JetStream) {}, []string{"counts"}},
+		"the id is on another":     {func(t *testing.T, js natsjs.JetStream) { squat(t, js, "aee.reply.agent.a.x", "r", "forged") }, []string{"counts"}},
+		"the id is on this one":    {func(t *testing.T, js natsjs.JetStream) { squat(t, js, subj, "r", "forged") }, []string{"forged", "counts"}},
+		"another reply is there":   {func(t *testing.T, js natsjs.JetStream) { squat(t, js, subj, "x", "forged") }, []string{"forged", "counts"}},
+		"one that counts is there": {func(t *testing.T, js natsjs.JetStream) { squat(t, js, subj, "x", "counts") }, []string{"counts"}},
+		"an answer of the server, too": {func(t *testing.T, js natsjs.JetStream) {
+			squat(t, js, subj, "x", "counts")
+			strayOn(t, js, jetstream.StreamReply, subj)
+		}, []string{"counts", "{"}},
+	} {
+		for _, fenced := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				js := start(t)
+				apply(t, js, jetstream.Options{})
+				c.before(t, js)
+				var all sync.WaitGroup
+				for range 4 {
+					replies := jetstream.NewReplies(js, prefix(t, ""))
+					if fenced {
+						replies.Fence()
+					}
+					all.Go(func() {
+						if err := replies.PublishUnless(testContext(t), jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "r", Data: []byte("counts")}, counts); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				got := on(t, js, jetstream.StreamReply, subj)
+				for i := range got {
+					if got[i][0] == '{' {
+						got[i] = "{"
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// Other messages that are stored all the time do not keep a reply out.
+func TestAFloodOfMessagesKeepsNoReplyOut(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	replies, looks := jetstream.NewReplies(js, prefix(t, "")), 0
+	squat(t, js, "aee.reply.agent.b.t", "x", "flood")
+	err := replies.PublishUnless(testContext(t), jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "r", Data: []byte("counts")}, func(jetstream.Message) bool {
+		looks++
+		squat(t, js, "aee.reply.agent.b.t", "x"+strconv.Itoa(looks), "flood")
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := on(t, js, jetstream.StreamReply, "aee.reply.agent.b.t"); !slices.Contains(got, "counts") {
+		t.Errorf("%d messages, and not the reply", len(got))
+	}
 }

@@ -93,15 +93,20 @@ func TestASweepLeavesWhatIsWrittenMeanwhile(t *testing.T) {
 // stray has the server answer on the subject of a run's record, and waits until that is stored.
 func stray(t testing.TB, js natsjs.JetStream, id state.ID) uint64 {
 	t.Helper()
-	subj := "$KV.aee_state." + id.Entity + "." + id.Run
-	before, _ := jetstream.LastOn(testContext(t), js, "KV_aee_state", subj)
+	return strayOn(t, js, "KV_aee_state", "$KV.aee_state."+id.Entity+"."+id.Run)
+}
+
+// strayOn is stray for a subject of a stream.
+func strayOn(t testing.TB, js natsjs.JetStream, stream, subj string) uint64 {
+	t.Helper()
+	before, _ := jetstream.LastOn(testContext(t), js, stream, subj)
 	if err := js.Conn().PublishRequest("$JS.API.STREAM.INFO.KV_aee_state", subj, nil); err != nil {
 		t.Fatal(err)
 	}
 	var last jetstream.Message
 	waitFor(t, "the answer to be stored", func() bool {
 		var err error
-		last, err = jetstream.LastOn(testContext(t), js, "KV_aee_state", subj)
+		last, err = jetstream.LastOn(testContext(t), js, stream, subj)
 		return err == nil && last.Seq > before.Seq
 	})
 	return last.Seq

@@ -382,8 +382,9 @@ func (cs *commands) applyFromUrgent(ctx context.Context, after uint64, failed []
 	return after, true, failed
 }
 
-// answer stores the answer to a command. The answer's id is derived from the
-// command's, so that it is stored once.
+// answer stores the answer to a command, unless one is stored that storedReply would return:
+// another worker may have applied the command at the same time, or this one may have stored an
+// answer without learning of it.
 func (cs *commands) answer(t *Task, reply *envelope.Envelope) error {
 	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout) // the order may have taken all of its own time
 	defer cancel()
@@ -398,5 +399,8 @@ func (cs *commands) answer(t *Task, reply *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	return cs.cfg.Replies.Publish(ctx, msg)
+	return cs.cfg.Replies.PublishUnless(ctx, msg, func(last jetstream.Message) bool {
+		_, err := cs.host.node.answers.OfMessage(cs.host.Entity, t.Envelope.ID, last)
+		return err == nil
+	})
 }

@@ -157,7 +157,7 @@ func (cs *commands) storedReply(ctx context.Context, id string) (*envelope.Envel
 	if err != nil {
 		return nil, nil, err
 	}
-	reply, err := cs.host.node.answers.Stored(cs.host.Entity, id, "", "", &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
+	reply, err := cs.host.node.answers.OfMessage(cs.host.Entity, id, msg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", jetstream.ErrNotFound, err)
 	}

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -64,16 +62,7 @@ func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
-			js := r.js(r.nc)
-			stream, err := js.Stream(ctxFor(t), "KV_"+jetstream.BucketState)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg := stream.CachedInfo().Config
-			cfg.Duplicates = 100 * time.Millisecond
-			if _, err := js.UpdateStream(ctxFor(t), cfg); err != nil {
-				t.Fatal(err)
-			}
+			forgotten := r.forgetsIDsOf("KV_"+jetstream.BucketState, strings.TrimSuffix(jetstream.ReplySubjects(r.m, "agent.probe"), "*")+"x")
 			r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.KeepTasks = steps }), mesh.Agent{Handler: echo})
 			client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
 			r.submit(client, task)
@@ -81,20 +70,7 @@ func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.drainedQueue()
-			// The id of something else that was published after the reply is forgotten, so
-			// the reply's is.
-			probe := &nats.Msg{Subject: strings.TrimSuffix(jetstream.ReplySubjects(r.m, "agent.probe"), "*") + "x", Header: nats.Header{natsjs.MsgIDHeader: {"probe"}}}
-			first := uint64(0)
-			eventually(t, "the window is over", func() bool {
-				ack, err := js.PublishMsg(ctxFor(t), probe)
-				if err != nil || ack.Duplicate {
-					return false
-				}
-				again := first > 0
-				first = ack.Sequence
-				return again
-			})
-
+			forgotten()
 			r.again(task, nil)
 			equal(t, "replies", len(r.replies(task)), 1)
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -93,6 +94,11 @@ func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, at t
 		return reply, nil
 	}
 	return nil, fault.Unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)
+}
+
+// OfMessage is Stored for a message that was read from the stream, with an unknown caller and corr.
+func (r *Reader) OfMessage(entity, taskID string, msg jetstream.Message) (*envelope.Envelope, error) {
+	return r.Stored(entity, taskID, "", "", &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
 }
 
 // Withdrawn reports whether a reply is an E_CANCELLED from an operator. It is the only reply
