@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -122,6 +123,54 @@ func TestAnOrderThatTwoWorkersApplyIsAnsweredOnce(t *testing.T) {
 			replies := r.replies(order)
 			equal(t, "answers", len(replies), 1)
 			equal(t, "the answer", string(replies[0].Payload), `{"cancelled":true,"runs":["`+state.RunID(reviewer, task.ID)+`"],"status":"noted"}`)
+		})
+	}
+}
+
+// lostAck is a JetStream that stores the first reply on a subject and does not say so.
+type lostAck struct {
+	natsjs.JetStream
+	subj    string
+	once    *sync.Once
+	between func()
+}
+
+func (l lostAck) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	ack, err := l.JetStream.PublishMsg(ctx, msg, opts...)
+	if err == nil && !ack.Duplicate && msg.Subject == l.subj {
+		l.once.Do(func() {
+			l.between()
+			err = nats.ErrTimeout
+		})
+	}
+	return ack, err
+}
+
+// The server was restarted before it said that the reply to a refused task is stored. The task
+// comes again, and is refused again.
+func TestARefusalThatWasNotConfirmedIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for name, prepare := range map[string]func(r *durableRig) (between func()){
+		"at once":           func(*durableRig) func() { return func() {} },
+		"the id forgotten":  func(r *durableRig) func() { return r.forgetsIDs() },
+		"the id of another": func(r *durableRig) func() { r.takeID("refused.1"); return func() {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			task := newTask(reviewer, "code.review", `{}`)
+			lost := lostAck{subj: "aee.reply." + reviewer + "." + task.ID, once: &sync.Once{}, between: prepare(r)}
+			k := newKeys(t)
+			verifier := k.verifier()
+			verifier.Mode = sign.Required
+			r.serve(r.lane(mesh.Config{Verifier: verifier}, func(d *mesh.Durable) {
+				lost.JetStream = r.js(r.nc)
+				d.Replies = jetstream.NewReplies(lost, r.m)
+			}), mesh.Agent{Handler: echo, Signer: k.signer("reviewer", sign.Ed25519, reviewer)})
+			r.submit(r.client(), task)
+			r.drainedQueue()
+			equal(t, "replies", len(r.replies(task)), 1)
 		})
 	}
 }

@@ -70,8 +70,8 @@ func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope,
 	return nil
 }
 
-// replyRefused stores the reply to a message that has no run. The reply's id follows
-// from the message, so that it is stored once.
+// replyRefused stores the reply to a message that has no run, unless it is stored: the message may
+// come again, because its acknowledgement was lost. The reply's id follows from the message.
 func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	h := rw.host
 	if env.ID == wire.UnknownID {
@@ -102,5 +102,8 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 	if err != nil {
 		return nil
 	}
-	return rw.cfg.Replies.Publish(ctx, msg)
+	return rw.cfg.Replies.PublishUnless(ctx, msg, func(last jetstream.Message) bool {
+		_, err := h.node.answers.OfMessage(entity, taskID, last)
+		return err == nil && answers.Refuses(last.Header, hold.Seq)
+	})
 }

@@ -92,9 +92,25 @@ const refused = "refused."
 // RefusedBy reports whether a stored reply is to a message without a run, with this sequence in
 // the work queue or an earlier one.
 func RefusedBy(h nats.Header, work uint64) bool {
+	seq := refusedAt(h)
+	return seq > 0 && seq <= work
+}
+
+// Refuses reports whether a stored reply is to the message without a run that has this sequence in
+// the work queue.
+func Refuses(h nats.Header, work uint64) bool { return refusedAt(h) == work }
+
+// refusedAt returns the sequence of the message that a reply with a RefusedID is to, 0 for other
+// replies. If another message took the RefusedID, the id of the reply is longer: see
+// [jetstream.Replies.Store].
+func refusedAt(h nats.Header) uint64 {
 	text, is := strings.CutPrefix(h.Get(nats.MsgIdHdr), refused)
+	text, _, _ = strings.Cut(text, ".")
 	seq, err := strconv.ParseUint(text, 10, 64)
-	return is && err == nil && seq <= work
+	if !is || err != nil {
+		return 0
+	}
+	return seq
 }
 
 // End returns the terminal reply in the last checkpoint of an ended run.
