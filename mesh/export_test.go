@@ -99,10 +99,12 @@ func TestARunGoesAsAFile(t *testing.T) {
 	if _, err := p.office.Confirm(ctxFor(t), forged, mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrChecksum) {
 		t.Errorf("another reply: %v", err)
 	}
+	forgotten := p.berlin.forgetsIDs()
 	for range 2 {
 		if _, err := p.office.Confirm(ctxFor(t), ended, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
 			t.Fatal(err)
 		}
+		forgotten()
 	}
 	within(t, "the reply", p.heard.done)
 	if p.heard.err != nil || string(p.heard.reply.Payload) != `{"by":"target"}` {

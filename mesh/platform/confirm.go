@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
@@ -203,7 +205,7 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 	if err != nil {
 		return err
 	}
-	return p.cfg.Stores.Replies.Publish(ctx, msg)
+	return p.cfg.Stores.Replies.PublishUnless(ctx, msg, func(last jetstream.Message) bool { return bytes.Equal(last.Data, msg.Data) })
 }
 
 // Recall restores the status that an exported run had before the export, without the other
