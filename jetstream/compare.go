@@ -140,17 +140,23 @@ func (c *Change) setAction() {
 	}
 }
 
-// conflicts records the differences that cannot be changed on an existing stream.
+// anew says why a setting stays that was fixed when the stream was made.
+const anew = "it cannot be changed without making the stream anew"
+
+// conflicts records the differences that cannot be changed on an existing stream, and with which
+// the mesh cannot use it.
 func (c *Change) conflicts(have, want natsjs.StreamConfig) {
-	const kept = "it cannot be changed without making the stream anew"
 	if have.Mirror != nil {
-		c.differ("mirror", have.Mirror.Name, "none", kept)
+		c.differ("mirror", have.Mirror.Name, "none", anew)
 	}
 	if have.Sealed {
-		c.differ("sealed", "true", "false", kept)
+		c.differ("sealed", "true", "false", anew)
 	}
 	if have.Retention != want.Retention {
-		c.differ("retention", have.Retention.String(), want.Retention.String(), kept)
+		c.differ("retention", have.Retention.String(), want.Retention.String(), anew)
+	}
+	if have.AllowMsgCounter != want.AllowMsgCounter { // a stream that counts refuses what is no number, another one does not add
+		c.differ("allow_msg_counter", strconv.FormatBool(have.AllowMsgCounter), strconv.FormatBool(want.AllowMsgCounter), anew)
 	}
 	for _, h := range have.Subjects {
 		for _, w := range want.Subjects {
@@ -205,7 +211,9 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 	if h, w := have.MaxMsgsPerSubject, want.MaxMsgsPerSubject; h > 0 && (w < 0 || w > h) && want.Retention != natsjs.WorkQueuePolicy {
 		set(c, "max_msgs_per_subject", &next.MaxMsgsPerSubject, w)
 	}
-	if opts.Replicas > 0 {
+	if opts.Replicas > 1 && have.PersistMode == natsjs.AsyncPersistMode {
+		c.Differences = append(c.Differences, Difference{Field: "num_replicas", Have: strconv.Itoa(have.Replicas), Want: strconv.Itoa(opts.Replicas), Asked: true, Kept: "persist_mode async allows no replicas"})
+	} else if opts.Replicas > 0 {
 		set(c, "num_replicas", &next.Replicas, opts.Replicas)
 	}
 	if p := opts.Placement; p != nil && placementString(p) != placementString(have.Placement) {
@@ -223,8 +231,8 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 // most a tenth of the new age.
 const lowerMargin = time.Minute
 
-// permanent records settings that an operator has turned on, that break a promise of the mesh,
-// and that no server turns off again. It takes from want what the server refuses with them.
+// permanent records settings that an operator has chosen, that break a promise of the mesh,
+// and that no server changes back. It takes from want what the server refuses with them.
 func (c *Change) permanent(spec Spec, have natsjs.StreamConfig, want *natsjs.StreamConfig) {
 	const kept = "a server does not turn it off again: "
 	if have.AllowMsgSchedules && !want.AllowMsgSchedules {
@@ -236,6 +244,9 @@ func (c *Change) permanent(spec Spec, have natsjs.StreamConfig, want *natsjs.Str
 		if spec.Kind != KindStream {
 			c.breaks("deny_purge", "true", "false", kept+"nothing in it can be removed for good")
 		}
+	}
+	if have.PersistMode == natsjs.AsyncPersistMode && !want.NoAck {
+		c.breaks("persist_mode", "async", "default", anew+": what was acknowledged is lost if the server is killed")
 	}
 	if have.DenyDelete && (spec.Name == StreamWork || spec.Name == StreamDead) {
 		c.breaks("deny_delete", "true", "false", kept+"none of its tasks can be removed by hand")

@@ -103,6 +103,60 @@ func TestApplyFindsEditsThatBreakPromises(t *testing.T) {
 	}
 }
 
+// A stream that was made by hand has settings that no edit changes: those of one that counts, or
+// that acknowledges what is not written yet.
+func TestApplyFindsStreamsThatWereMadeOtherwise(t *testing.T) {
+	t.Parallel()
+	const counts = "(it cannot be changed without making the stream anew)"
+	const async = "persist_mode async, should be default (it cannot be changed without making the stream anew: what was acknowledged is lost if the server is killed)"
+	for _, tt := range []struct {
+		name, stream string
+		change       func(*natsjs.StreamConfig)
+		replicas     int
+		want         string
+		conflict     bool
+		breaks       bool
+	}{
+		{name: "AEE_HUMAN", stream: "AEE_HUMAN", change: func(c *natsjs.StreamConfig) { c.AllowMsgCounter = true },
+			want: "conflict AEE_HUMAN: allow_msg_counter true, should be false " + counts, conflict: true},
+		{name: "aee_agents", stream: "KV_aee_agents", change: func(c *natsjs.StreamConfig) { c.AllowMsgCounter, c.Discard = true, natsjs.DiscardOld },
+			want: "conflict aee_agents: allow_msg_counter true, should be false " + counts, conflict: true},
+		{name: "AEE_COUNT", stream: "AEE_COUNT", change: func(c *natsjs.StreamConfig) { c.AllowMsgCounter = false },
+			want: "conflict AEE_COUNT: allow_msg_counter false, should be true " + counts, conflict: true},
+		{name: "AEE_WORK", stream: "AEE_WORK", change: func(c *natsjs.StreamConfig) { c.PersistMode = natsjs.AsyncPersistMode },
+			want: "none AEE_WORK: " + async, breaks: true},
+		{name: "aee_state", stream: "KV_aee_state", change: func(c *natsjs.StreamConfig) { c.PersistMode = natsjs.AsyncPersistMode }, replicas: 3,
+			want: "none aee_state: " + async + "; num_replicas 1, should be 3 (persist_mode async allows no replicas)", breaks: true},
+		{name: "AEE_BUS", stream: "AEE_BUS", change: func(c *natsjs.StreamConfig) { c.PersistMode = natsjs.AsyncPersistMode },
+			want: "none AEE_BUS"}, // it acknowledges nothing
+	} {
+		ctx, js := testContext(t), start(t)
+		opts := jetstream.Options{Only: []string{tt.name}}
+		apply(t, js, opts)
+		made, err := js.Stream(ctx, tt.stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := made.CachedInfo().Config
+		if err := js.DeleteStream(ctx, tt.stream); err != nil {
+			t.Fatal(err)
+		}
+		tt.change(&cfg)
+		if _, err := js.CreateStream(ctx, cfg); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		opts.Replicas = tt.replicas
+		report, err := jetstream.Apply(ctx, js, opts)
+		if got := words(report); !slices.Equal(got, []string{tt.want}) || tt.conflict != (err != nil) || tt.conflict && err.Error() != tt.want {
+			t.Errorf("got  %q, %v\nwant %q", got, err, tt.want)
+			continue
+		}
+		if broken := len(report[0].Differences) > 0 && report[0].Differences[0].Breaks; broken != tt.breaks {
+			t.Errorf("%s: %+v", tt.name, report[0].Differences)
+		}
+	}
+}
+
 func editStream(t *testing.T, js natsjs.JetStream, stream string, change func(*natsjs.StreamConfig)) {
 	t.Helper()
 	s, err := js.Stream(testContext(t), stream)
