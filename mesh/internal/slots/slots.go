@@ -45,6 +45,8 @@ type Slots[T comparable] struct {
 	got     chan *slot.Slot
 	over    chan struct{} // closed when no more tasks begin
 
+	releases sync.WaitGroup // those that are repeated
+
 	mu      sync.Mutex
 	free    []*heldSlot
 	used    map[T]*heldSlot

@@ -54,7 +54,7 @@ func (s *Slots[T]) Run(ctx context.Context) {
 		}
 	}
 	for {
-		want, contended := s.balance()
+		want, contended := s.balance(ctx)
 		switch {
 		case want && seeking == nil:
 			var sought context.Context
@@ -92,6 +92,7 @@ func (s *Slots[T]) Run(ctx context.Context) {
 				s.keep(<-s.got)
 			}
 			seekers.Wait()
+			s.releases.Wait()
 			s.release()
 			return
 		}
@@ -138,7 +139,7 @@ func (s *Slots[T]) keep(slot *slot.Slot) {
 
 // balance releases slots that are not needed. It reports whether another slot is wanted, and
 // whether tasks wait for slots at this or another worker.
-func (s *Slots[T]) balance() (want, contended bool) {
+func (s *Slots[T]) balance(ctx context.Context) (want, contended bool) {
 	s.mu.Lock()
 	elsewhere := time.Since(s.wanted) < wantLasts
 	used, need := len(s.used), len(s.waiters)
@@ -162,16 +163,38 @@ func (s *Slots[T]) balance() (want, contended bool) {
 	want = used+len(s.free) < goal
 	s.mu.Unlock()
 	for _, slot := range surplus {
-		s.drop(slot)
+		if !s.drop(slot) {
+			s.releases.Go(func() { s.dropAgain(ctx, slot) })
+		}
 	}
 	return want, elsewhere || need > 0
 }
 
-func (s *Slots[T]) drop(slot *heldSlot) {
+// drop releases a slot, and reports whether there is nothing to repeat.
+func (s *Slots[T]) drop(slot *heldSlot) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
 	defer cancel()
-	if err := slot.Release(ctx); err != nil {
-		s.cfg.Log.Debug("slot not released; it ends with its lease", "err", err)
+	err := slot.Release(ctx)
+	if err != nil {
+		s.cfg.Log.Debug("slot not released", "err", err)
+	}
+	return err == nil || errors.Is(err, jetstream.ErrDenied)
+}
+
+// dropAgain releases a slot whose release failed: otherwise all workers would wait until its lease
+// ends. It returns when the slot is released or the lease is over. If ctx ends before, it leaves the
+// slot to [Slots.release].
+func (s *Slots[T]) dropAgain(ctx context.Context, slot *heldSlot) {
+	for over := time.Now().Add(s.cfg.Store.Lease()); time.Now().Before(over); {
+		if !pause.For(ctx, wantEvery) {
+			s.mu.Lock()
+			s.back = append(s.back, slot)
+			s.mu.Unlock()
+			return
+		}
+		if s.drop(slot) {
+			return
+		}
 	}
 }
 
@@ -232,6 +255,6 @@ func (s *Slots[T]) release() {
 	s.free, s.back, s.used = nil, nil, map[T]*heldSlot{}
 	s.mu.Unlock()
 	for _, slot := range all {
-		s.drop(slot)
+		_ = s.drop(slot)
 	}
 }
