@@ -26,7 +26,7 @@ const linger = 10 * time.Second
 func (l *Lane) starts(s *source) {
 	n := l.opts.Notifier
 	s.asked, s.want, s.hot, s.unproven, s.tries, s.mendAt = 0, 0, false, false, 0, time.Time{}
-	s.sleepSoon, s.busy, s.subscribedAt, s.emptyAt = false, time.Now(), time.Time{}, time.Time{}
+	s.sleepSoon, s.busy, s.subscribedAt, s.emptyAt, s.unheard = false, time.Now(), time.Time{}, time.Time{}, time.Time{}
 	s.ready = s.ready && n != nil
 	s.ahead = aheadWatch{refused: s.ahead.refused, on: s.ahead.on, blind: s.ahead.blind}
 	s.ahead.again(n != nil)
@@ -92,7 +92,7 @@ func (s *source) wake() bool {
 	s.asleep, s.sleepSoon = false, false
 	if slept {
 		s.busy, s.emptyAt = time.Now(), time.Time{}
-		s.tries, s.mendAt = 0, time.Time{}
+		s.tries, s.mendAt, s.unheard = 0, time.Time{}, time.Time{}
 	}
 	return slept
 }

@@ -49,6 +49,7 @@ type source struct {
 	unproven bool      // the consumer's existence does not prove that it serves requests
 	tries    int       // failed attempts in a row to recover
 	mendAt   time.Time // when to try again
+	unheard  time.Time // when the first request found no server since the last answer; zero: none did
 
 	pending, unacked, redelivered int
 	floor                         uint64    // all messages up to this sequence of the stream are acknowledged
@@ -107,7 +108,7 @@ func (s *source) alive(patience time.Duration) {
 	s.late = s.late || now.Sub(s.heard) > patience
 	s.heard = now
 	if s.ready && s.state != LanePaused {
-		s.tries, s.unproven = 0, false
+		s.tries, s.unproven, s.unheard = 0, false, time.Time{}
 		s.serves()
 	}
 }
@@ -126,10 +127,30 @@ func (s *source) serves() {
 // source counts as working again only after an answer to a request; without it, the
 // existence of the consumer is enough.
 func (s *source) trouble(why error, doubt bool) {
+	s.retry(doubt)
+	s.become(LaneDeaf, why)
+}
+
+// retry ends the request under way and leaves recovery to the watcher; see [source.trouble].
+func (s *source) retry(doubt bool) {
 	s.asked, s.want, s.ready, s.unproven, s.late = 0, 0, false, doubt, true
 	s.mendAt = time.Now().Add(backoff(s.tries))
 	s.tries++
-	s.become(LaneDeaf, why)
+}
+
+// unanswered records that no server took a request. That is a trouble if it lasts: where a
+// consumer's leader is, a cluster's servers know only a moment after the consumer was made or
+// moved.
+func (s *source) unanswered(patience time.Duration) {
+	now := time.Now()
+	if s.unheard.IsZero() {
+		s.unheard = now
+	}
+	if now.Sub(s.unheard) < patience {
+		s.retry(s.unproven)
+	} else {
+		s.trouble(errNoResponders, true)
+	}
 }
 
 func backoff(tries int) time.Duration {
@@ -196,7 +217,7 @@ func (r *laneRun) status(msg *nats.Msg) {
 		s.hot = false
 		s.asked = 0
 	case "503":
-		s.trouble(errNoResponders, false)
+		s.unanswered(r.opts.patience())
 	default:
 		gone := words == "Consumer Deleted" || words == "Leadership Change" || words == "Server Shutdown"
 		s.trouble(fmt.Errorf("the server ended a request for tasks: %s %s", code, words), !gone)
@@ -249,6 +270,7 @@ func (r *laneRun) reconnected(back bool) {
 			continue
 		}
 		s.asked, s.want, s.ready, s.mendAt = 0, 0, false, time.Time{}
+		s.unheard = time.Time{}
 		if back {
 			s.tries = 0
 		} else {

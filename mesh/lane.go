@@ -48,7 +48,8 @@ type lane struct {
 	guardian   *guardian.Guardian
 	tended     *tender.Lane
 	down       atomic.Pointer[error]
-	unhealthy  bool // logged as not working; used by onHealth alone
+	unhealthy  bool                 // logged as not working; used by onHealth alone
+	logged     jetstream.LaneHealth // the last that was logged; used by onHealth alone
 }
 
 // finishingMax bounds the tasks whose handler has returned and whose outcome is still
@@ -295,8 +296,13 @@ func (l *lane) deliver(d *jetstream.Delivery) {
 	l.deliveries.dispatch(hold)
 }
 
-// onHealth logs health changes of the JetStream lane.
+// onHealth logs health changes of the JetStream lane. Its parts change one after the other; what is
+// said of the whole lane is logged once.
 func (l *lane) onHealth(health jetstream.LaneHealth) {
+	if health.State == l.logged.State && health.Reason == l.logged.Reason {
+		return
+	}
+	l.logged = health
 	switch health.State {
 	case jetstream.LaneWorking, jetstream.LaneStopped, jetstream.LaneStarting:
 		level := slog.LevelInfo
