@@ -274,6 +274,23 @@ func TestAMoveThatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A run that needs an answer of this mesh does not leave it. The refusal says what the run waits for:
+// one that waits for an approval does not read an answer that has arrived.
+func TestAMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	for later, want := range map[bool]string{
+		false: "the run waits for human.bob, whose answer comes to this mesh: it can leave the mesh when that has arrived",
+		true:  "the run waits for an approval, and then reads the answer of human.bob, which comes to this mesh: it can leave the mesh after that",
+	} {
+		c := begun(status(aaif.RunAwaitingApproval), waitsForBob, func(c *state.Checkpoint) { c.Mesh.Waits[0].Later = later })
+		_, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon)
+		var problem *envelope.Error
+		if !errors.As(err, &problem) || problem.Code != envelope.CodeDenied || problem.Message != want {
+			t.Errorf("later %t: %v", later, err)
+		}
+	}
+}
+
 // While a move is pending, an order to move the run to another destination is refused. An
 // order to the same destination is applied: it may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {

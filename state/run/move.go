@@ -195,8 +195,12 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	if again && (g.To != o.To || g.Target != o.Platform) {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is to be moved to %s already, as %s has asked: take that back first", clip.Text(g.To, 128), clip.Text(g.By, 128))
 	}
-	if who := awaited(c); who != "" && outOfMesh(o.To) {
-		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", clip.Text(who, 128))
+	if w := awaited(c); w != nil && outOfMesh(o.To) {
+		who := clip.Text(w.Entity, 128)
+		if w.Later { // it reads the answer, which may be there, only when it goes on
+			return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for an approval, and then reads the answer of %s, which comes to this mesh: it can leave the mesh after that", who)
+		}
+		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", who)
 	}
 	if o.Absent != nil {
 		return Commanded{}, o.Absent

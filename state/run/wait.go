@@ -14,16 +14,16 @@ func Waits(c *state.Checkpoint) bool {
 	return c.Doc.Status == aaif.RunAwaitingApproval && c.WakesItself()
 }
 
-// awaited returns one of those whose answer a parked run needs, "" where there is none.
-func awaited(c *state.Checkpoint) string {
+// awaited returns the first wait of a parked run whose answer it still needs, nil where there is none.
+func awaited(c *state.Checkpoint) *state.Wait {
 	if c.Doc.Status == aaif.RunAwaitingApproval && len(c.Unknown()) == 0 {
-		for _, w := range c.Mesh.Waits {
-			if w.Open() {
-				return w.Entity
+		for i := range c.Mesh.Waits {
+			if c.Mesh.Waits[i].Open() {
+				return &c.Mesh.Waits[i]
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // approvable reports whether a run is awaiting_approval for nothing but an approval, which
