@@ -211,10 +211,24 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 		l.lane(workers.Lane{}, false)
 		return false
 	}
-	l.Status = string(health.Status)
 	lane, ok := workers.LaneOf(&health)
-	l.lane(lane, ok)
+	l.answered(string(health.Status), lane, ok, found)
 	return false
+}
+
+// answered sets the status from the health of the worker that answered. Where the stats of another
+// one tell of something worse, it is shown.
+func (l *summary) answered(status string, lane workers.Lane, ok bool, found []mesh.Instance) {
+	l.Status = status
+	if l.Instances > 1 {
+		if worst, n := worse(found, l.Entity, status); n > 0 {
+			l.Status, l.Reason = worst, fmt.Sprintf("%d of %d workers", n, l.Instances)
+		}
+		if told, there := laneStats(found, l.Entity); there && ok && lane.State == laneWorking {
+			lane = told
+		}
+	}
+	l.lane(lane, ok)
 }
 
 // setFromStats sets the status from the workers' stats.

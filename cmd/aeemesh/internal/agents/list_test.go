@@ -3,7 +3,10 @@ package agents
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // The column of durable tasks is filled where the metadata of the workers tell, also
@@ -25,6 +28,30 @@ func TestLaneOfAgentsThatDoNotTell(t *testing.T) {
 		l := summary{Instances: c.instances, Takers: c.takers}
 		if l.lane(c.lane, c.ok); l.Durable != c.want {
 			t.Errorf("%d of %d workers, told %v: %q, want %q", c.takers, c.instances, c.ok, l.Durable, c.want)
+		}
+	}
+}
+
+// One of several workers answers for the agent. Another one that cannot do its tasks, for instance
+// because it is of an older release, is shown by its stats.
+func TestAWorkerThatDoesNotAnswerIsShownByItsStats(t *testing.T) {
+	t.Parallel()
+	instance := func(status, lane string) mesh.Instance {
+		return mesh.Instance{Entity: "agent.x", Stats: &micro.Stats{Endpoints: []*micro.EndpointStats{
+			{Name: "task", Data: []byte(`{"status":"` + status + `"}`)}, {Name: "work", Data: []byte(`{"state":"` + lane + `"}`)},
+		}}}
+	}
+	for _, c := range []struct {
+		found                   []mesh.Instance
+		status, reason, durable string
+	}{
+		{[]mesh.Instance{instance("healthy", "working"), instance("healthy", "working")}, "healthy", "", "working"},
+		{[]mesh.Instance{instance("healthy", "working"), instance("degraded", "deaf")}, "degraded", "1 of 2 workers", "deaf"},
+		{[]mesh.Instance{instance("degraded", "deaf")}, "healthy", "", "working"}, // it has answered since
+	} {
+		l := summary{Entity: "agent.x", Instances: len(c.found), Takers: len(c.found)}
+		if l.answered("healthy", workers.Lane{State: "working"}, true, c.found); l.Status != c.status || l.Reason != c.reason || l.Durable != c.durable {
+			t.Errorf("got %s (%s), %s, want %+v", l.Status, l.Reason, l.Durable, c)
 		}
 	}
 }

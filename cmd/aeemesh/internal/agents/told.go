@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -25,34 +26,68 @@ func inquirer(s *session.Session, found []mesh.Instance, entity string) *mesh.No
 // toldStatus returns the worst status in the stats of an entity's workers; ""
 // if one of them has none.
 func toldStatus(found []mesh.Instance, entity string) (worst string) {
-	ranks := []string{"healthy", "degraded", "unhealthy"}
 	for _, i := range found {
 		if i.Entity != entity {
 			continue
 		}
-		var own struct {
-			Status string `json:"status"`
-		}
-		if at := endpointOf(i, "task"); at == nil || json.Unmarshal(at.Data, &own) != nil || !slices.Contains(ranks, own.Status) {
+		status := statusOf(i)
+		if status == "" {
 			return ""
 		}
-		if slices.Index(ranks, own.Status) > slices.Index(ranks, worst) {
-			worst = own.Status
+		if slices.Index(ranks, status) > slices.Index(ranks, worst) {
+			worst = status
 		}
 	}
 	return worst
 }
 
-// laneStats returns the durable lane of the first worker of an entity whose
-// stats have one.
-func laneStats(found []mesh.Instance, entity string) (lane workers.Lane, ok bool) {
+// ranks are the values of a status, the best first.
+var ranks = []string{"healthy", "degraded", "unhealthy"}
+
+// statusOf returns the status in a worker's stats, "" if they have none.
+func statusOf(i mesh.Instance) string {
+	var own struct {
+		Status string `json:"status"`
+	}
+	if at := endpointOf(i, "task"); at == nil || json.Unmarshal(at.Data, &own) != nil || !slices.Contains(ranks, own.Status) {
+		return ""
+	}
+	return own.Status
+}
+
+// worse returns the worst status in the stats of an entity's workers, and how many are worse than
+// the one whose status is given. One of several workers answers a request for the health.
+func worse(found []mesh.Instance, entity, than string) (worst string, n int) {
+	worst = than
 	for _, i := range found {
-		if at := endpointOf(i, "work"); i.Entity == entity && at != nil && json.Unmarshal(at.Data, &lane) == nil && lane.State != "" {
-			return lane, true
+		status := statusOf(i)
+		if i.Entity != entity || slices.Index(ranks, status) <= slices.Index(ranks, than) {
+			continue
+		}
+		n++
+		if slices.Index(ranks, status) > slices.Index(ranks, worst) {
+			worst = status
 		}
 	}
-	return workers.Lane{}, false
+	return worst, n
 }
+
+// laneStats returns the durable lane of the first worker of an entity whose stats have one that
+// does not work, or else of the first that has one.
+func laneStats(found []mesh.Instance, entity string) (lane workers.Lane, ok bool) {
+	for _, i := range found {
+		var own workers.Lane
+		if at := endpointOf(i, "work"); i.Entity != entity || at == nil || json.Unmarshal(at.Data, &own) != nil || own.State == "" {
+			continue
+		}
+		if !ok || lane.State == laneWorking && own.State != laneWorking {
+			lane, ok = own, true
+		}
+	}
+	return lane, ok
+}
+
+const laneWorking = string(jetstream.LaneWorking)
 
 func endpointOf(i mesh.Instance, name string) *micro.EndpointStats {
 	if i.Stats == nil {
