@@ -22,44 +22,50 @@ import (
 // lookGap is how long the search for workers goes on without a further answer.
 const lookGap = 300 * time.Millisecond
 
-// findTakers asks the workers of an entity whether they take durable tasks, until
-// one does. It returns nil if it cannot ask.
-func findTakers(ctx context.Context, s *session.Session, entity string) *workers.Takers {
-	to, err := micro.ControlSubject(micro.InfoVerb, subject.ServiceName(entity), "")
+// survey sends a request of NATS micro to the workers of an entity. It calls each for every answer
+// of one of this mesh, until each returns true or none comes for gap. It reports whether it could
+// ask: a worker has answered, or the server says that there is none.
+func survey[T any](ctx context.Context, s *session.Session, verb micro.Verb, entity string, gap time.Duration, each func(T) (enough bool)) (asked bool) {
+	to, err := micro.ControlSubject(verb, subject.ServiceName(entity), "")
 	if err != nil {
-		return nil
+		return false
 	}
 	sub, err := s.Conn.SubscribeSync(jetstream.ReplyInbox(s.Conn))
 	if err != nil {
-		return nil
+		return false
 	}
 	defer sub.Unsubscribe()
 	if err := s.Conn.PublishRequest(to, sub.Subject, nil); err != nil {
-		return nil
+		return false
 	}
-	var t *workers.Takers
 	for {
-		turn, cancel := context.WithTimeout(ctx, lookGap)
+		turn, cancel := context.WithTimeout(ctx, gap)
 		msg, err := sub.NextMsgWithContext(turn)
 		cancel()
 		if errors.Is(err, nats.ErrNoResponders) || err == nil && len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-			return &workers.Takers{}
+			return true
 		}
 		if err != nil {
-			return t
+			return asked
 		}
-		if t == nil {
-			t = &workers.Takers{}
-		}
-		var info micro.Info
-		switch {
-		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.Node.Subjects().Prefix():
-		default:
-			if t.Add(info); t.Durable > 0 {
-				return t
-			}
+		asked = true
+		var who micro.ServiceIdentity
+		var answer T
+		if json.Unmarshal(msg.Data, &who) == nil && who.Metadata[mesh.MetaEntity] == entity && who.Metadata[mesh.MetaPrefix] == s.Node.Subjects().Prefix() &&
+			json.Unmarshal(msg.Data, &answer) == nil && each(answer) {
+			return true
 		}
 	}
+}
+
+// findTakers asks the workers of an entity whether they take durable tasks, until
+// one does. It returns nil if it cannot ask.
+func findTakers(ctx context.Context, s *session.Session, entity string) *workers.Takers {
+	t := &workers.Takers{}
+	if !survey(ctx, s, micro.InfoVerb, entity, lookGap, func(info micro.Info) bool { t.Add(info); return t.Durable > 0 }) {
+		return nil
+	}
+	return t
 }
 
 // Untaken returns why no worker takes an entity's durable tasks now, and a hint; "" if one does,

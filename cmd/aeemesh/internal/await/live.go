@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/near"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -84,6 +86,18 @@ func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string) 
 
 func allGone(entity string) error {
 	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s that may have had the task are unreachable; it may have begun", entity)
+}
+
+// LiveTaskGone reports whether no worker of an entity can have a live task any more that was under
+// way at a time: no worker answers that ran then, and if none answers at all, nothing else is
+// subscribed to the entity's subject. It returns false if it cannot ask.
+func LiveTaskGone(ctx context.Context, s *session.Session, entity string, at time.Time) bool {
+	found, ran := false, false
+	asked := survey(ctx, s, micro.StatsVerb, entity, time.Second, func(stats micro.Stats) bool {
+		found, ran = true, !stats.Started.After(at)
+		return ran
+	})
+	return asked && !ran && (found || noSubscriber(ctx, s.Node, entity))
 }
 
 // noSubscriber reports whether the entity's subject has no subscriber at all, as

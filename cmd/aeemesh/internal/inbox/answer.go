@@ -12,13 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // AnswerCommand returns "aeemesh answer".
@@ -36,7 +39,10 @@ with one required member, or for a choice between such objects.
 
 The first answer counts. One that comes too late, or after the task was
 withdrawn, is refused. --decline refuses the task: the asker gets the error
-E_DECLINED with your reason.`,
+E_DECLINED with your reason.
+
+The exit status is 3 if the answer is stored and nothing waits for it: a live
+task has asked, and its worker is gone.`,
 		Example: `  aeemesh answer 01M7YES "Yes, ship it."
   aeemesh answer 01M7YES '{"verdict":"approve"}'
   aeemesh answer 01M7YES @review.md --from human.ada
@@ -99,6 +105,10 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 	if err := refusedAnswer(ask); err != nil {
 		return err
 	}
+	asker, err := askerOf(ctx, s, ask)
+	if err != nil {
+		return err
+	}
 	var reply *envelope.Envelope
 	if declines {
 		reply = ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "%s", decline))
@@ -114,6 +124,9 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 		}
 		return session.LaneError(err)
 	}
+	if asker == liveTask && await.LiveTaskGone(ctx, s, ask.Task.From, ask.Stored) {
+		return outcome.WithReply(noAsker(ask), reply)
+	}
 	if a.Term.JSON {
 		return envelopes.Print(a, reply)
 	}
@@ -121,8 +134,53 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 	if declines {
 		word = "declined"
 	}
-	a.Term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, term.OneLine(ask.Task.From))
+	sees := term.OneLine(ask.Task.From)
+	if asker == parkedRun {
+		sees = "run " + runs.ShortRun(state.RunID(ask.Task.From, ask.Task.ReplyTo)) + " of " + sees
+	}
+	a.Term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, sees)
 	return nil
+}
+
+// An asker is what the store of runs says of the task that asked a person.
+type asker int
+
+const (
+	unknownAsker asker = iota // the envelope names no task, or the user may not read runs
+	liveTask                  // it has no run
+	parkedRun                 // it has a run, which has not ended
+)
+
+// askerOf looks for the run of the task that asked. It returns an error if the run has ended: an
+// answer has no effect then, and the event that withdraws the task was lost.
+func askerOf(ctx context.Context, s *session.Session, ask *mesh.PersonTask) (asker, error) {
+	if ask.Task.ReplyTo == "" {
+		return unknownAsker, nil
+	}
+	id := state.ID{Entity: ask.Task.From, Run: state.RunID(ask.Task.From, ask.Task.ReplyTo)}
+	rec, err := s.Node.Durable().States.Get(ctx, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return liveTask, nil
+	}
+	if err != nil {
+		return unknownAsker, nil
+	}
+	h, err := rec.Header()
+	switch {
+	case err != nil:
+		return unknownAsker, nil
+	case state.Terminal(h.Status):
+		return unknownAsker, outcome.Hinted(outcome.Conflict("it is too late: run %s of %s, which asked, has ended: it is %s", runs.ShortRun(id.Run), term.OneLine(id.Entity), h.Status),
+			"\"aeemesh runs show %s\" shows it.", runs.ShortRun(id.Run))
+	}
+	return parkedRun, nil
+}
+
+// noAsker is the error of an answer that was stored, and that nothing reads.
+func noAsker(ask *mesh.PersonTask) error {
+	from := term.OneLine(ask.Task.From)
+	e := envelope.Errorf(envelope.CodeNoResponders, "the answer is stored, but no worker of %s is left that ran when it asked: its task was live, and has ended with its worker", from)
+	return outcome.Hinted(outcome.Remote(e), "If the task is still needed, its sender sends it again, and it asks again. A durable task would go on: \"aeemesh send --durable\".")
 }
 
 // refusedAnswer returns why an answer to the task would be refused; nil if it
