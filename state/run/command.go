@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -185,6 +186,16 @@ func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded
 		}
 		return commandMove(c, o, at, now)
 	case intents.TaskSettle:
+		if calls := stated(c, o); len(calls) > 0 {
+			for _, e := range calls {
+				if !sameOutcome(e, o) {
+					return out, envelope.Errorf(envelope.CodeDenied, "the outcome of call %s was stated already, by %s: it is %s",
+						clip.Text(e.ID, 80), clip.Text(e.SettledBy, 128), strings.ReplaceAll(string(e.Status), "_", " "))
+				}
+			}
+			out.Do = Already
+			return out, nil
+		}
 		if at == Here {
 			return out, nil // its handler has no call whose outcome is unknown
 		}
@@ -200,6 +211,32 @@ func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded
 		out.Do, out.Status = Applied, string(c.Doc.Status)
 	}
 	return out, nil
+}
+
+// stated returns the call that an order names, or all calls if it names none, whose outcome a
+// person has stated; nil if the order is about a call whose outcome is still unknown.
+func stated(c *state.Checkpoint, o *Order) (calls []state.Effect) {
+	for _, e := range c.Mesh.Effects {
+		switch {
+		case o.Call != "" && e.ID != o.Call && e.Key != o.Call:
+		case e.Status == state.EffectUnknown:
+			return nil
+		case e.SettledBy != "":
+			calls = append(calls, e)
+		}
+	}
+	return calls
+}
+
+// sameOutcome reports whether an order states the outcome that a call has.
+func sameOutcome(e state.Effect, o *Order) bool {
+	switch o.Outcome {
+	case intents.OutcomeDone:
+		return e.Status == state.EffectDone && (len(o.Result) == 0 || state.ArgsHash(o.Result) == state.ArgsHash(e.Result))
+	case intents.OutcomeFailed:
+		return e.Status == state.EffectFailed
+	}
+	return e.Status == state.EffectPending || e.Status == state.EffectInFlight
 }
 
 // settle states the outcome of a call whose outcome is unknown, or of all of those where

@@ -3,6 +3,7 @@ package run_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +201,64 @@ func TestSettledWhileItMoves(t *testing.T) {
 	}
 	if !run.Back(c, "a", noon, "no answer") || c.Doc.Status != aaif.RunRunning {
 		t.Errorf("it stays %s, which nothing ends", c.Doc.Status)
+	}
+}
+
+// The outcome of a call is stated once: the same outcome changes nothing, and another one is refused
+// with the name of the person who has stated it, in a run that waits for another call as well as in
+// one that goes on.
+func TestAnOutcomeIsStatedOnce(t *testing.T) {
+	t.Parallel()
+	waits := begun(status(aaif.RunAwaitingApproval), noOwner, unknownCall, unknownCall)
+	waits.Mesh.Effects[1].ID = "call-2"
+	goesOn := begun(status(aaif.RunAwaitingApproval), noOwner, unknownCall)
+	settle := func(c *state.Checkpoint, envelopeID, call string, at run.Position, outcome intents.Outcome, result string) (run.Commanded, error) {
+		o := &run.Order{Envelope: envelopeID, Intent: intents.TaskSettle, From: "human.ann", Call: call, Outcome: outcome, Error: "lost"}
+		if result != "" {
+			o.Result = []byte(result)
+		}
+		return run.Command(c, o, at, noon)
+	}
+	for _, c := range []*state.Checkpoint{waits, goesOn} {
+		if _, err := settle(c, "1", "call-1", run.Stored, intents.OutcomeDone, `{"a":1,"b":2}`); err != nil {
+			t.Fatal(err)
+		}
+		before := c.Clone()
+		for _, again := range []struct {
+			call    string
+			at      run.Position
+			outcome intents.Outcome
+			result  string
+			refused bool
+		}{
+			{"call-1", run.Stored, intents.OutcomeDone, `{"b":2, "a":1}`, false},
+			{"call-1", run.Stored, intents.OutcomeDone, `{"a":2}`, true},
+			{"call-1", run.Stored, intents.OutcomeFailed, "", true},
+			{"call-1", run.Stored, intents.OutcomeRepeat, "", true},
+			{"call-1", run.Here, intents.OutcomeRepeat, "", true},
+			{"", run.Here, intents.OutcomeRepeat, "", true},
+		} {
+			if again.call == "" && c == waits {
+				continue // it is about the other call
+			}
+			out, err := settle(c, "2", again.call, again.at, again.outcome, again.result)
+			var problem *envelope.Error
+			switch {
+			case !again.refused && (err != nil || out.Do != run.Already):
+				t.Errorf("%s, %s: %+v, %v", c.Doc.Status, again.outcome, out, err)
+			case again.refused && (!errors.As(err, &problem) || problem.Code != envelope.CodeDenied || problem.Message != "the outcome of call call-1 was stated already, by human.ann: it is done"):
+				t.Errorf("%s, %s %s at %d: %+v, %v", c.Doc.Status, again.outcome, again.result, again.at, out, err)
+			}
+		}
+		if !reflect.DeepEqual(c, before) {
+			t.Errorf("%s: the run has changed", c.Doc.Status)
+		}
+	}
+	if _, err := settle(waits, "3", "", run.Stored, intents.OutcomeFailed, ""); err != nil || waits.Doc.Status != aaif.RunRunning {
+		t.Errorf("the other call: %v, %s", err, waits.Doc.Status)
+	}
+	if out, err := settle(goesOn, "3", "call-9", run.Stored, intents.OutcomeFailed, ""); !errors.Is(err, &envelope.Error{Code: envelope.CodeNotFound}) {
+		t.Errorf("no such call: %+v, %v", out, err)
 	}
 }
 

@@ -81,7 +81,10 @@ such as programs and most teams, refuse it: steer the run of a team's member.`,
 a lost call: it may have happened or not. Where the tool is not safe to repeat,
 the run waits for you. Find out, then state the outcome. CALL is the tool call's
 id; without it all lost calls of the run are settled alike. The run goes on when
-none is left.`,
+none is left.
+
+An outcome is stated once. The same outcome may be stated again; another one is
+refused, and the error says who has stated the first.`,
 			example: `  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'     # it happened; this is its result
   aeemesh runs settle 0f4c call_1 --failed "never arrived"   # it did not; the model is told
   aeemesh runs settle 0f4c call_1 --repeat                   # call again, under the same key`, flags: s.add, make: s.command},
@@ -168,7 +171,8 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, term.Printable(target.ID), entity)
 	}
 	var problem *envelope.Error
-	if errors.As(err, &problem) && problem.Code == envelope.CodeNotFound && target.Run != "" {
+	_, settles := command.(intents.SettleTask)
+	if errors.As(err, &problem) && (problem.Code == envelope.CodeNotFound || settles && problem.Code == envelope.CodeDenied) && target.Run != "" {
 		return outcome.Hinted(commandFailed(a, err, entity), shownHint, ShortRun(target.Run))
 	}
 	if err != nil {
