@@ -158,7 +158,7 @@ func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *St
 	err = m.follow(ctx)
 	switch {
 	case errors.Is(err, errStandsStill):
-		a.Term.Good("run %s waits; it moves to %s when it goes on", ShortRun(id.Run), to)
+		a.Term.Say("run %s has not moved yet: it waits, and moves when it goes on", ShortRun(id.Run))
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return outcome.Hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" shows how it went; \"aeemesh migrate %s --abort\" takes it back.", ShortRun(id.Run), ShortRun(id.Run))
