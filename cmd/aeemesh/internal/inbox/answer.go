@@ -76,7 +76,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 		return outcome.Usagef(cmd, "TASK is empty")
 	}
 	person := cmp.Or(a.As, a.DefaultFrom())
-	if err := checkPerson(cmd, person); err != nil {
+	if err := checkPerson(cmd, "--from", person); err != nil {
 		return err
 	}
 	var payload json.RawMessage

@@ -78,23 +78,23 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	if err != nil {
 		return err
 	}
-	person, task := "", ""
+	person, task, where := "", "", "--from"
 	switch {
 	case f.limit < 0:
 		return outcome.Usagef(cmd, "--limit %d: give a number of tasks, or 0 for all", f.limit)
 	case len(args) == 1 && f.all:
 		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
 	case len(args) == 1 && isEntity(args[0]):
-		person = args[0]
+		person, where = args[0], "PERSON"
 	case len(args) == 1:
 		task = args[0]
 	case !f.all:
-		if person = cmp.Or(a.As, a.DefaultFrom()); subject.EntityType(person) != subject.TypeHuman {
+		if person = cmp.Or(a.As, a.DefaultFrom()); a.As == "" && subject.EntityType(person) != subject.TypeHuman {
 			return outcome.Usagef(cmd, "PERSON is missing, and %s is no person: name one, such as human.ada", person)
 		}
 	}
 	if person != "" {
-		if err := checkPerson(cmd, person); err != nil {
+		if err := checkPerson(cmd, where, person); err != nil {
 			return err
 		}
 	}
@@ -148,12 +148,13 @@ func isEntity(arg string) bool {
 	return slices.Contains([]string{subject.TypeHuman, subject.TypeAgent, subject.TypeService, subject.TypeBus}, subject.EntityType(arg))
 }
 
-func checkPerson(cmd *cobra.Command, person string) error {
+// checkPerson refuses what is no person's entity. where is the flag or the argument that names it.
+func checkPerson(cmd *cobra.Command, where, person string) error {
 	if err := subject.ValidateEntity(person); err != nil {
-		return outcome.Usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "%s: %w", where, err)
 	}
 	if subject.EntityType(person) != subject.TypeHuman {
-		return outcome.Usagef(cmd, "%s is no person: their entities begin with human.", person)
+		return outcome.Usagef(cmd, "%s: %s is no person: their entities begin with human.", where, person)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
@@ -53,6 +55,10 @@ func hintOf(err error) string {
 	if errors.As(err, &problem) {
 		return HintForCode(problem)
 	}
+	var api *natsjs.APIError
+	if errors.As(err, &api) && limitHints[api.ErrorCode] != "" {
+		return limitHints[api.ErrorCode]
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "Another process listens there already. Choose another port, or 0 for a free one."
@@ -78,8 +84,19 @@ func hintOf(err error) string {
 		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
 	case errors.Is(err, state.ErrReplaced):
 		return "Another client has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
+	case errors.Is(err, state.ErrUncertain):
+		return "The connection was cut, or the server did not answer in time. It may have been stored: look before you do it again."
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return "The server did not answer in time, as after a cut connection or while it restarts. Try again; \"aeemesh doctor\" says what is missing."
 	}
 	return ""
+}
+
+// limitHints are the hints for nats-server's refusals because a limit on streams or consumers is
+// reached.
+var limitHints = map[natsjs.ErrorCode]string{
+	10026: "The account or the stream has as many consumers as it may. Raise the limit: max_consumers in the server's configuration or of the stream, or \"nsc edit account --js-consumer\".",
+	10027: "The account has as many streams as it may. Raise the limit: max_streams in the server's configuration, or \"nsc edit account --js-streams\".",
 }
 
 // codeHints are the hints for errors of a code.

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -75,6 +76,9 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 		return outcome.Hinted(outcome.Usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
 	case f.life <= 0 || f.life > transfer.MaxTokenLife:
 		return outcome.Usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, transfer.MaxTokenLife)
+	}
+	if err := subject.ValidateEntity(f.issuer); f.issuer != "" && err != nil {
+		return outcome.Usagef(cmd, "--issuer: %w", err)
 	}
 	seal, err := fileKey(a, cmd, f.seal)
 	if err != nil {
