@@ -245,7 +245,7 @@ func cmdRetry(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func connectFor(ts *testscript.TestScript) *nats.Conn {
-	conn, err := nats.Connect(ts.Getenv("NATS_URL"))
+	conn, err := nats.Connect(ts.Getenv("NATS_URL"), nats.UserInfo(ts.Getenv("NATS_USER"), ts.Getenv("NATS_PASSWORD")))
 	ts.Check(err)
 	return conn
 }

@@ -42,7 +42,8 @@ withdrawn, is refused. --decline refuses the task: the asker gets the error
 E_DECLINED with your reason.
 
 The exit status is 3 if the answer is stored and nothing waits for it: a live
-task has asked, and its worker is gone.`,
+task has asked, and its worker is gone. To find that out, your NATS user must be
+allowed to read runs and to ask workers.`,
 		Example: `  aeemesh answer 01M7YES "Yes, ship it."
   aeemesh answer 01M7YES '{"verdict":"approve"}'
   aeemesh answer 01M7YES @review.md --from human.ada
