@@ -290,3 +290,21 @@ func TestAFloodOfMessagesKeepsNoReplyOut(t *testing.T) {
 		t.Errorf("%d messages, and not the reply", len(got))
 	}
 }
+
+// A worker that takes tasks over may publish replies for the agent that they were sent to, and reads
+// none of them. A reply that is there keeps its own out no more than one that it may read.
+func TestAReplyUnlessOneCountsNeedsNoRightToRead(t *testing.T) {
+	t.Parallel()
+	admin, taker := permitted(t, "aee.reply.agent.b.*")
+	apply(t, admin, jetstream.Options{})
+	squat(t, admin, "aee.reply.agent.b.t", "earlier", "part")
+	reply := jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "refused.1", Data: []byte("refused")}
+	err := jetstream.NewReplies(taker, prefix(t, "")).PublishUnless(testContext(t), reply, func(jetstream.Message) bool {
+		t.Error("it has read a reply")
+		return false
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	holds(t, admin, jetstream.StreamReply, "aee.reply.agent.b.t", "part", "refused")
+}

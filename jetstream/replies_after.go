@@ -51,7 +51,7 @@ func (r *Replies) publishAfter(ctx context.Context, msg *nats.Msg, id string, la
 // several workers that reply to one message, one stores its reply, however long after one another
 // they do. The MsgID alone is no proof of that: the server forgets it after two minutes, and
 // another message may have it. Among other messages that are stored all the time, the reply is
-// stored at last as Publish does it.
+// stored at last as Publish does it. So is that of a user who may not read the last reply.
 func (r *Replies) PublishUnless(ctx context.Context, reply Reply, answered func(Message) bool) error {
 	msg, err := r.message(reply)
 	if err != nil {
@@ -65,7 +65,11 @@ func (r *Replies) PublishUnless(ctx context.Context, reply Reply, answered func(
 			return err
 		}
 		tried := last
-		if last, err = r.lastUnless(ctx, msg.Subject, answered); err != nil || last == replied {
+		last, err = r.lastUnless(ctx, msg.Subject, answered)
+		if errors.Is(err, ErrDenied) {
+			break
+		}
+		if err != nil || last == replied {
 			return err
 		}
 		switch {
