@@ -147,8 +147,8 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 type asker int
 
 const (
-	unknownAsker asker = iota // the envelope names no task, or the user may not read runs
-	liveTask                  // it has no run
+	unknownAsker asker = iota // the envelope names no task of a worker, or the user may not read runs
+	liveTask                  // a worker's, which has no run
 	parkedRun                 // it has a run, which has not ended
 )
 
@@ -160,7 +160,7 @@ func askerOf(ctx context.Context, s *session.Session, ask *mesh.PersonTask) (ask
 	}
 	id := state.ID{Entity: ask.Task.From, Run: state.RunID(ask.Task.From, ask.Task.ReplyTo)}
 	rec, err := s.Node.Durable().States.Get(ctx, id)
-	if errors.Is(err, state.ErrNotFound) {
+	if errors.Is(err, state.ErrNotFound) && waitsFor(ask.Task) {
 		return liveTask, nil
 	}
 	if err != nil {
@@ -175,6 +175,15 @@ func askerOf(ctx context.Context, s *session.Session, ask *mesh.PersonTask) (ask
 			"\"aeemesh runs show %s\" shows it.", runs.ShortRun(id.Run))
 	}
 	return parkedRun, nil
+}
+
+// waitsFor reports whether the task that e is part of waits for e. Workers write that into
+// requires.tree. Any other program may ask for a task of its own, and needs no worker to wait.
+func waitsFor(e *envelope.Envelope) bool {
+	_, others, err := e.ReadRequires()
+	type task struct{ Entity, Task string }
+	var tree struct{ Waiting []task }
+	return err == nil && json.Unmarshal(others.Get("tree"), &tree) == nil && slices.Contains(tree.Waiting, task{e.From, e.ReplyTo})
 }
 
 // noAsker is the error of an answer that was stored, and that nothing reads.
