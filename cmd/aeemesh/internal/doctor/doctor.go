@@ -130,7 +130,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 }
 
 func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
-	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
+	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: strings.TrimSuffix(hint, outcome.DoctorTells)}
 	d.failed, d.warned = d.failed || verdict == "fail", d.warned || verdict == "warn"
 	t := d.app.Term
 	if t.JSON {

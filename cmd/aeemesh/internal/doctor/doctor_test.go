@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -151,6 +153,19 @@ func TestDoctorFindsTheStreamsOfAnotherDomain(t *testing.T) {
 			t.Errorf("with streams in the hub alone: %s", says())
 		} else if i == 1 {
 			natstest.Eventually(t, "doctor sees both", func() bool { return strings.Contains(says(), "fail copies       2 streams store each task") })
+		}
+	}
+}
+
+// A hint of doctor's names something else to do than to run doctor.
+func TestDoctorDoesNotHintAtItself(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{"Try again.": context.DeadlineExceeded, "more than half of its servers must run.": jetstream.ErrUnavailable} {
+		var out bytes.Buffer
+		d := &doctor{app: printingTo(&out)}
+		d.tell("jetstream", "fail", outcome.Hint(err), "%s", outcome.Text(err))
+		if got := out.String(); strings.Contains(got, "doctor") || !strings.HasSuffix(got, want+"\n") {
+			t.Errorf("%q, want no more than %q at its end", got, want)
 		}
 	}
 }

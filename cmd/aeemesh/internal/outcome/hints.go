@@ -75,7 +75,7 @@ func hintOf(err error) string {
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
-		return "JetStream does not answer, or a stream has no leader: in a cluster more than half of its servers must run. \"aeemesh doctor\" says what is missing."
+		return "JetStream does not answer, or a stream has no leader: in a cluster more than half of its servers must run." + DoctorTells
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
 		return "JetStream is off on this server or for this account, or --js-domain names none that it has. Where it is on, \"aeemesh apply\" makes the mesh's streams."
 	case errors.Is(err, sign.ErrRevoked), errors.Is(err, sign.ErrTaken):
@@ -87,10 +87,13 @@ func hintOf(err error) string {
 	case errors.Is(err, state.ErrUncertain):
 		return "The connection was cut, or the server did not answer in time. It may have been stored: look before you do it again."
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return "The server did not answer in time, as after a cut connection or while it restarts. Try again; \"aeemesh doctor\" says what is missing."
+		return "The server did not answer in time, as after a cut connection or while it restarts. Try again." + DoctorTells
 	}
 	return ""
 }
+
+// DoctorTells ends hints that doctor itself leaves out.
+const DoctorTells = " \"aeemesh doctor\" says what is missing."
 
 // limitHints are the hints for nats-server's refusals because a limit on streams or consumers is
 // reached.
