@@ -253,12 +253,15 @@ func (t *Tender) open(ctx context.Context, lanes []*Lane, each func(*Lane, state
 // before it queued the message.
 func (t *Tender) sweeps(ctx context.Context, every time.Duration) {
 	// The pause is random, so that workers that started together do not sweep together.
-	// It grows with the number of runs, so that sweeping takes a small part of the time. It
-	// does not grow with the duration of a sweep: a sweep that waits for a server which is
-	// away, or for a processor, must not delay the next one.
+	// It grows with the number of runs, so that sweeping takes a small part of the time, and for
+	// the many that have ended, which are not counted, with the duration of a sweep. That part is
+	// bounded: a sweep that waits for a server which is away, or for a processor, must not put
+	// off the next one for long.
 	wait := every
 	for pause.For(ctx, wait/2+rand.N(wait)) {
-		wait = max(every, time.Duration(t.sweep(ctx))*sweepPause)
+		began := time.Now()
+		n := t.sweep(ctx)
+		wait = max(every, time.Duration(n)*sweepPause, min(20*time.Since(began), 4*every))
 	}
 }
 

@@ -93,7 +93,7 @@ func allGone(entity string) error {
 // subscribed to the entity's subject. It returns false if it cannot ask.
 func LiveTaskGone(ctx context.Context, s *session.Session, entity string, at time.Time) bool {
 	found, ran := false, false
-	asked := survey(ctx, s, micro.StatsVerb, entity, time.Second, func(stats micro.Stats) bool {
+	asked := survey(ctx, s, micro.StatsVerb, entity, 3*time.Second, func(stats micro.Stats) bool {
 		found, ran = true, !stats.Started.After(at)
 		return ran
 	})
