@@ -22,10 +22,10 @@ import (
 // lookGap is how long the search for workers goes on without a further answer.
 const lookGap = 300 * time.Millisecond
 
-// survey sends a request of NATS micro to the workers of an entity. It calls each for every answer
-// of one of this mesh, until each returns true or none comes for gap. It reports whether it could
-// ask: a worker has answered, or the server says that there is none.
-func survey[T any](ctx context.Context, s *session.Session, verb micro.Verb, entity string, gap time.Duration, each func(T) (enough bool)) (asked bool) {
+// survey sends a request of NATS micro to the workers of an entity. It reads every answer of one of
+// this mesh into answer and calls each, until each returns true or none comes for gap. It reports
+// whether it could ask: a worker has answered, or the server says that there is none.
+func survey(ctx context.Context, s *session.Session, verb micro.Verb, entity string, gap time.Duration, answer any, each func() (enough bool)) (asked bool) {
 	to, err := micro.ControlSubject(verb, subject.ServiceName(entity), "")
 	if err != nil {
 		return false
@@ -50,9 +50,8 @@ func survey[T any](ctx context.Context, s *session.Session, verb micro.Verb, ent
 		}
 		asked = true
 		var who micro.ServiceIdentity
-		var answer T
 		if json.Unmarshal(msg.Data, &who) == nil && who.Metadata[mesh.MetaEntity] == entity && who.Metadata[mesh.MetaPrefix] == s.Node.Subjects().Prefix() &&
-			json.Unmarshal(msg.Data, &answer) == nil && each(answer) {
+			json.Unmarshal(msg.Data, answer) == nil && each() {
 			return true
 		}
 	}
@@ -62,7 +61,12 @@ func survey[T any](ctx context.Context, s *session.Session, verb micro.Verb, ent
 // one does. It returns nil if it cannot ask.
 func findTakers(ctx context.Context, s *session.Session, entity string) *workers.Takers {
 	t := &workers.Takers{}
-	if !survey(ctx, s, micro.InfoVerb, entity, lookGap, func(info micro.Info) bool { t.Add(info); return t.Durable > 0 }) {
+	var info micro.Info
+	if !survey(ctx, s, micro.InfoVerb, entity, lookGap, &info, func() bool {
+		t.Add(info)
+		info = micro.Info{}
+		return t.Durable > 0
+	}) {
 		return nil
 	}
 	return t

@@ -93,8 +93,11 @@ func allGone(entity string) error {
 // subscribed to the entity's subject. It returns false if it cannot ask.
 func LiveTaskGone(ctx context.Context, s *session.Session, entity string, at time.Time) bool {
 	found, ran := false, false
-	asked := survey(ctx, s, micro.StatsVerb, entity, 3*time.Second, func(stats micro.Stats) bool {
-		found, ran = true, !stats.Started.After(at)
+	var worker struct {
+		Started time.Time `json:"started"`
+	}
+	asked := survey(ctx, s, micro.StatsVerb, entity, 3*time.Second, &worker, func() bool {
+		found, ran = true, !worker.Started.After(at)
 		return ran
 	})
 	return asked && !ran && (found || noSubscriber(ctx, s.Node, entity))
