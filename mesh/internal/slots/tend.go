@@ -163,7 +163,7 @@ func (s *Slots[T]) balance(ctx context.Context) (want, contended bool) {
 	want = used+len(s.free) < goal
 	s.mu.Unlock()
 	for _, slot := range surplus {
-		if !s.drop(slot) {
+		if !s.drop(ctx, slot) {
 			s.releases.Go(func() { s.dropAgain(ctx, slot) })
 		}
 	}
@@ -171,8 +171,8 @@ func (s *Slots[T]) balance(ctx context.Context) (want, contended bool) {
 }
 
 // drop releases a slot, and reports whether there is nothing to repeat.
-func (s *Slots[T]) drop(slot *heldSlot) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
+func (s *Slots[T]) drop(ctx context.Context, slot *heldSlot) bool {
+	ctx, cancel := context.WithTimeout(ctx, releaseWait)
 	defer cancel()
 	err := slot.Release(ctx)
 	if err != nil {
@@ -182,17 +182,11 @@ func (s *Slots[T]) drop(slot *heldSlot) bool {
 }
 
 // dropAgain releases a slot whose release failed: otherwise all workers would wait until its lease
-// ends. It returns when the slot is released or the lease is over. If ctx ends before, it leaves the
-// slot to [Slots.release].
+// ends. It returns when the slot is released, the lease is over, or ctx ends: a worker that stops
+// while the server is away does not wait for it.
 func (s *Slots[T]) dropAgain(ctx context.Context, slot *heldSlot) {
 	for over := time.Now().Add(s.cfg.Store.Lease()); time.Now().Before(over); {
-		if !pause.For(ctx, wantEvery) {
-			s.mu.Lock()
-			s.back = append(s.back, slot)
-			s.mu.Unlock()
-			return
-		}
-		if s.drop(slot) {
+		if !pause.For(ctx, wantEvery) || s.drop(ctx, slot) {
 			return
 		}
 	}
@@ -255,6 +249,6 @@ func (s *Slots[T]) release() {
 	s.free, s.back, s.used = nil, nil, map[T]*heldSlot{}
 	s.mu.Unlock()
 	for _, slot := range all {
-		_ = s.drop(slot)
+		_ = s.drop(context.Background(), slot)
 	}
 }
