@@ -163,7 +163,7 @@ func (s *Slots[T]) balance(ctx context.Context) (want, contended bool) {
 	want = used+len(s.free) < goal
 	s.mu.Unlock()
 	for _, slot := range surplus {
-		if !s.drop(ctx, slot) {
+		if !s.drop(context.Background(), slot) { // also where the worker stops meanwhile
 			s.releases.Go(func() { s.dropAgain(ctx, slot) })
 		}
 	}
