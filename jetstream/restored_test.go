@@ -201,42 +201,50 @@ func TestAWatchReportsARunOfABucketThatIsRestored(t *testing.T) {
 	}
 }
 
+// watchEmpty starts a watch of a store without runs, and then makes one. Once that is reported, the
+// watch has read everything, and goes on whatever becomes of the bucket.
+func watchEmpty(t *testing.T, js natsjs.JetStream, s *jetstream.States, id state.ID, data string) (heard chan string, ended chan error, stop context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	opened := requestsTo(t, js, "$JS.API.CONSUMER.CREATE.KV_aee_state.>", "")
+	heard, ended = make(chan string, 100), make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, state.ID{}, func(r state.Record) { heard <- r.ID.Run + " " + string(r.Data) })
+	}()
+	waitFor(t, "the watch to open", func() bool { return opened.Load() > 0 })
+	putRun(t, s, id, 0, []byte(data), jetstream.Note{})
+	if got, want := natstest.Within(t, "the run", heard), id.Run+" "+data; got != want {
+		t.Fatalf("reported is %q, want %q", got, want)
+	}
+	return heard, ended, cancel
+}
+
 // The bucket is made anew, or restored, under a connection that holds: only the watch's consumer is lost.
 // nats.go would go on with another one behind the last sequence that was read.
 func TestAWatchReportsTheRunsOfABucketThatIsMadeAnewMeanwhile(t *testing.T) {
 	t.Parallel()
 	js, s := openStates(t)
 	id := state.ID{Entity: "agent.x", Run: "r"}
-	rev := uint64(0)
-	for range 4 {
+	heard, ended, cancel := watchEmpty(t, js, s, id, "lost")
+	rev := uint64(1)
+	for range 3 {
 		rev = putRun(t, s, id, rev, []byte("lost"), jetstream.Note{})
 	}
-	ctx, cancel := context.WithCancel(testContext(t))
-	heard, ended := make(chan string, 100), make(chan error, 1)
-	go func() {
-		ended <- s.Watch(ctx, state.ID{}, func(r state.Record) { heard <- r.ID.Run + " " + string(r.Data) })
-	}()
-	for _, step := range []struct {
-		want string
-		then func()
-	}{{"r lost", func() {
-		if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
-			t.Fatal(err)
-		}
-		apply(t, js, jetstream.Options{Only: states})
-		putRun(t, s, id, 0, []byte("new"), jetstream.Note{})
-	}}, {"r new", cancel}} {
-		for got := ""; got != step.want; {
-			select {
-			case got = <-heard:
-			case err := <-ended:
-				t.Fatalf("the watch has ended: %v", err)
-			case <-time.After(patience):
-				t.Fatalf("it does not report %q", step.want)
-			}
-		}
-		step.then()
+	if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
+		t.Fatal(err)
 	}
+	apply(t, js, jetstream.Options{Only: states})
+	putRun(t, s, id, 0, []byte("new"), jetstream.Note{})
+	for got := ""; got != "r new"; {
+		select {
+		case got = <-heard:
+		case err := <-ended:
+			t.Fatalf("the watch has ended: %v", err)
+		case <-time.After(patience):
+			t.Fatal("it does not report the new run")
+		}
+	}
+	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -279,11 +287,7 @@ func TestAWatchWhoseConsumerIsLostRepeatsNoReport(t *testing.T) {
 func TestAWatchEndsThoughItsBucketIsGone(t *testing.T) {
 	t.Parallel()
 	js, s := openStates(t)
-	putRun(t, s, state.ID{Entity: "agent.x", Run: "r"}, 0, []byte("kept"), jetstream.Note{})
-	ctx, cancel := context.WithCancel(testContext(t))
-	heard, ended := make(chan struct{}, 1), make(chan error, 1)
-	go func() { ended <- s.Watch(ctx, state.ID{}, func(state.Record) { heard <- struct{}{} }) }()
-	natstest.Within(t, "the run", heard)
+	_, ended, cancel := watchEmpty(t, js, s, state.ID{Entity: "agent.x", Run: "r"}, "kept")
 	tries := requestsTo(t, js, "$JS.API.CONSUMER.CREATE.KV_aee_state.>", "")
 	if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
 		t.Fatal(err)
