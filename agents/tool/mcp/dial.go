@@ -116,7 +116,14 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	if err := sdk.AddSendingCustomMethod[*probe, *probeResult](client, probeMethod); err != nil {
 		return nil, err
 	}
-	s.ClientSession, err = client.Connect(context.WithValue(ctx, noteOfCall{}, &last), transport, &sdk.ClientSessionOptions{ProtocolVersion: way.version})
+	shake := &handshake{Transport: transport, kill: s.kill, stop: func() bool { return true }}
+	s.ClientSession, err = client.Connect(context.WithValue(ctx, noteOfCall{}, &last), shake, &sdk.ClientSessionOptions{ProtocolVersion: way.version})
+	if !shake.stop() {
+		err = ctx.Err()
+		if s.ClientSession != nil {
+			l.work.Go(func() { _ = s.Close() }) // releases the SDK's resources
+		}
+	}
 	if err != nil {
 		if status := int(last.status.Load()); status >= 300 {
 			err = &statusError{status, err}
@@ -173,6 +180,26 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		close(s.ended)
 	})
 	return fixed{newConn(f, 2*l.cfg.MaxMessage, l.log)}, nil
+}
+
+// handshake ends the session of its transport with the context of the handshake: the SDK's
+// requests for streams are part of the handshake, and do not end with that context.
+type handshake struct {
+	sdk.Transport
+	kill func()
+	stop func() bool // no longer; it reports false if the session has been ended
+}
+
+// Connect connects.
+func (h *handshake) Connect(ctx context.Context) (sdk.Connection, error) {
+	conn, err := h.Transport.Connect(ctx)
+	if err == nil {
+		h.stop = context.AfterFunc(ctx, func() {
+			h.kill()
+			_ = conn.Close() // so that the SDK repeats no request
+		})
+	}
+	return conn, err
 }
 
 // fixed is a transport that is already connected.
