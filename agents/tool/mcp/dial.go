@@ -20,6 +20,8 @@ type session struct {
 	ended chan struct{} // closed when the session has ended completely
 	since time.Time
 	http  bool // requests have no common connection
+
+	listed int // bytes of the pages that the SDK may keep; guarded by link.mu
 }
 
 // attempt is one way to start a session.
@@ -110,7 +112,7 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	client := sdk.NewClient(&sdk.Implementation{Name: "aeemesh", Version: l.cfg.Version}, &sdk.ClientOptions{
 		Logger:                      l.log,
 		Capabilities:                &sdk.ClientCapabilities{}, // no roots, sampling or elicitation: the SDK answers such requests with an error
-		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed(s) },
 		ProgressNotificationHandler: l.progress,
 	})
 	if err := sdk.AddSendingCustomMethod[*probe, *probeResult](client, probeMethod); err != nil {

@@ -285,3 +285,62 @@ func TestAListIsReadWithinItsBound(t *testing.T) {
 		t.Errorf("%d tools of 1 MiB from %d pages, within a bound of 4 MiB", got, asked)
 	}
 }
+
+// listedAs answers requests for pages of a list: each page has one tool with a description of 1 MiB,
+// and a cursor that has never been used.
+func listedAs(page int64) string {
+	return fmt.Sprintf(`{"resultType":"complete","nextCursor":"c%d","tools":[{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}]}`, page, page, strings.Repeat("x", 1<<20))
+}
+
+// What is not kept of a list counts, too, because the SDK keeps it.
+func TestAListIsReadWithinABoundOfWhatIsReceived(t *testing.T) {
+	t.Parallel()
+	var pages atomic.Int64
+	srv := httptest.NewServer(modern{func(_ http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) string {
+		if method != "tools/list" {
+			return ""
+		}
+		return listedAs(pages.Add(1))
+	}})
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	servers := newServers(t, mcp.Server{URL: srv.URL})
+	if got, asked := len(tools(t, open(t, servers, "mcp://it"))), pages.Load(); got != 8 || asked != 8 {
+		t.Errorf("%d tools of %d pages of 1 MiB, within a bound of 8 MiB", got, asked)
+	}
+}
+
+// The SDK keeps the pages of lists that fail as long as the session lasts: the session ends before
+// they become many.
+func TestListsThatFailAreNotKept(t *testing.T) {
+	t.Parallel()
+	var pages, failed, inSession, most atomic.Int64
+	srv := httptest.NewServer(modern{func(w http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) string {
+		switch method {
+		case "server/discover":
+			inSession.Store(0)
+		case "tools/list":
+			n := pages.Add(1)
+			if n%5 == 0 {
+				failed.Add(1)
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return "null"
+			}
+			if now := inSession.Add(1); now > most.Load() {
+				most.Store(now)
+			}
+			return listedAs(n)
+		}
+		return ""
+	}})
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	src := open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it")
+	eventually(t, "six lists that fail", func() bool {
+		if _, err := src.Tools(t.Context()); err == nil {
+			t.Error("a list without its last page")
+		}
+		return failed.Load() >= 6
+	})
+	if n := most.Load(); n > 12 {
+		t.Errorf("the pages of one session have %d MiB, want at most the 8 MiB of one list and those of the last one", n)
+	}
+}

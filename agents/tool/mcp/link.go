@@ -288,11 +288,13 @@ type (
 	probeResult struct{ sdk.ResultBase }
 )
 
-// changed records that the server's list of tools has changed.
-func (l *link) changed() {
+// changed records that the server's list of tools has changed. The SDK has forgotten the pages that
+// it kept.
+func (l *link) changed(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true
+	s.listed = 0
 }
 
 // drop closes a session that cannot be used.

@@ -24,6 +24,8 @@ const (
 	maxPages       = 100      //
 	maxDescription = 16 << 10 // bytes
 	maxCatalogue   = 4 << 20  // bytes of all names, descriptions and schemas
+	maxReceived    = 8 << 20  // bytes of all pages, with what is not kept here; the SDK may keep it
+	pageCost       = 1 << 10  // bytes in memory of a page without content
 )
 
 // catalogue is a server's last list.
@@ -101,14 +103,35 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 		var seen note
 		page, err := s.ListTools(context.WithValue(ctx, noteOfCall{}, &seen), params)
 		if err != nil {
+			if l.hoards(s) {
+				l.log.Warn("mcp session is ended, because its lists fail again and again")
+				l.drop(s)
+			}
 			return nil, l.classify(ctx, err, &seen, "it does not list its tools")
 		}
+		size := pageCost + len(encode(page))
+		l.mu.Lock()
+		s.listed += size
+		l.mu.Unlock()
 		if !reading.add(page.Tools) || page.NextCursor == "" || page.NextCursor == params.Cursor {
+			break
+		}
+		if reading.received -= size; reading.received < 0 {
+			l.log.Warn("mcp server lists more than is read, the rest is left out", "most", maxReceived)
 			break
 		}
 		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
 	}
 	return reading.catalogue(), nil
+}
+
+// hoards reports whether the SDK keeps more of a session's lists than one list may have. It keeps
+// each page by its cursor until the server says that its list has changed, also those of lists
+// that failed at a later page.
+func (l *link) hoards(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.listed > maxReceived && s.InitializeResult().ProtocolVersion >= "2026-07-28"
 }
 
 // listing makes a catalogue from a server's list, page by page, so that a page
@@ -120,10 +143,12 @@ type listing struct {
 	seen  map[string]bool
 	count int // of all tools that were listed
 	left  int // bytes
+
+	received int // bytes of further pages
 }
 
 func newListing(cfg *Config, log *slog.Logger) *listing {
-	return &listing{cfg: cfg, log: log, seen: make(map[string]bool), left: maxCatalogue}
+	return &listing{cfg: cfg, log: log, seen: make(map[string]bool), left: maxCatalogue, received: maxReceived}
 }
 
 // add adds a page, and reports whether another one may follow.
