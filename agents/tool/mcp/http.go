@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -211,6 +212,11 @@ func (e *events) event() error {
 			data = append(data, bytes.TrimPrefix(value, []byte(" ")))
 			continue
 		}
+		if value, ok := bytes.CutPrefix(line, []byte("retry:")); ok {
+			if line = retryLine(value); line == nil {
+				continue
+			}
+		}
 		fields.Write(line)
 		fields.WriteByte('\n')
 	}
@@ -228,6 +234,22 @@ func (e *events) event() error {
 	}
 	e.out.WriteByte('\n')
 	return nil
+}
+
+// The bounds of the pause after which a server may have its stream asked for again, in milliseconds.
+const (
+	minPause = 500
+	maxPause = 60_000
+)
+
+// retryLine returns the line of a stream that sets the pause, within the bounds; nil if value is no
+// number (HTML, Server-sent events, 9.2.6: such a field is ignored).
+func retryLine(value []byte) []byte {
+	n, err := strconv.ParseUint(strings.TrimSpace(string(value)), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // n is then the largest number
+		return nil
+	}
+	return fmt.Appendf(nil, "retry: %d", min(max(n, minPause), maxPause))
 }
 
 // refused describes an HTTP status of a server, and reports whether a later

@@ -142,6 +142,23 @@ func TestEventsKeepExactNumbers(t *testing.T) {
 	}
 }
 
+// A server says when a stream that ended is asked for again, within bounds.
+func TestAServerSetsThePauseWithinBounds(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"retry: 1": "retry: 500", "retry:0": "retry: 500", "retry: 500": "retry: 500", "retry: 3000\r": "retry: 3000", "retry: 3600000": "retry: 60000",
+		"retry: 99999999999999999999999": "retry: 60000", "retry: soon": "", "retry: -1": "", "retry: 1e9": "", "retry:": "", "retrying: 1": "retrying: 1",
+	} {
+		out, err := io.ReadAll(&events{lines: bufio.NewReader(strings.NewReader("id: 7\n" + said + "\ndata: {}\n\n")), max: 1 << 10})
+		if want != "" {
+			want += "\n"
+		}
+		if want = "id: 7\n" + want + "data: {}\n\n"; err != nil || string(out) != want {
+			t.Errorf("%q becomes %q, error %v, want %q", said, out, err, want)
+		}
+	}
+}
+
 func TestLegalNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 70)

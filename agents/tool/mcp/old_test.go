@@ -182,6 +182,35 @@ func TestAServerThatTakesNoAnswersOverHTTPIsCutOff(t *testing.T) {
 	}
 }
 
+// A server that ends its stream and asks for a new one at once is asked twice a second.
+func TestAServerThatEndsItsStreamsIsNotAskedWithoutPause(t *testing.T) {
+	t.Parallel()
+	s, asked := &sessions{}, make(chan time.Time, 100)
+	var count atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			s.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case asked <- time.Now():
+		default:
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "id: %d\nretry: 1\n\n", count.Add(1))
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))
+	last := <-asked
+	for range 2 {
+		next := <-asked
+		if pause := next.Sub(last); pause < 500*time.Millisecond {
+			t.Errorf("asked again after %s", pause)
+		}
+		last = next
+	}
+}
+
 // endings records why sessions end.
 type endings struct {
 	slog.Handler
