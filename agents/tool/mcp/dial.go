@@ -111,7 +111,8 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	var last note
 	client := sdk.NewClient(&sdk.Implementation{Name: "aeemesh", Version: l.cfg.Version}, &sdk.ClientOptions{
 		Logger:                      l.log,
-		Capabilities:                &sdk.ClientCapabilities{}, // no roots, sampling or elicitation: the SDK answers such requests with an error
+		Capabilities:                &sdk.ClientCapabilities{},                  // no roots, sampling or elicitation: the SDK answers such requests with an error
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true}, // the same for those in a tool's result
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed(s) },
 		ProgressNotificationHandler: l.progress,
 	})

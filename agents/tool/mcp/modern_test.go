@@ -5,13 +5,16 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
@@ -93,6 +96,35 @@ func TestAServerThatHoldsTheRequestAfterTheHandshakeIsAskedAgain(t *testing.T) {
 			}
 			tt.holds.Store(false)
 			eventually(t, "the tools", func() bool { return list() == nil })
+		})
+	}
+}
+
+// A tool of protocol 2026-07-28 that asks for input gets no answer: its call has failed.
+func TestAToolThatAsksForInputIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	for name, asks := range map[string]string{
+		"roots":       `{"method":"roots/list","params":{}}`,
+		"elicitation": `{"method":"elicitation/create","params":{"message":"which?","requestedSchema":{"type":"object","properties":{}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			srv := httptest.NewServer(modern{func(_ http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) string {
+				if method != "tools/call" || calls.Add(1) > 1 {
+					return ""
+				}
+				return `{"resultType":"input_required","requestState":"s","inputRequests":{"q":` + asks + `}}`
+			}})
+			t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+			greet := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))["greet"]
+			got, err := greet.Call(t.Context(), nil)
+			if !errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "the tool asks for input from a person") {
+				t.Errorf("result %s, error %v", got, err)
+			}
+			if n := calls.Load(); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
 		})
 	}
 }
