@@ -63,9 +63,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 			return next, nil // that client refuses every request
 		}
 		g, t := *next.(*guard), p.transport(p.checkAddress, certificates(c))
-		p.mu.Lock()
-		p.own = append(p.own, t)
-		p.mu.Unlock()
+		p.keep(t)
 		g.next = t
 		return own(&g), nil
 	}

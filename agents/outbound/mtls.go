@@ -3,6 +3,9 @@ package outbound
 import (
 	"crypto/tls"
 	"fmt"
+	"net/http"
+	"runtime"
+	"weak"
 )
 
 // certificates reads the certificate and its key for each connection: one PEM
@@ -19,4 +22,20 @@ func certificates(c credential) func(*tls.CertificateRequestInfo) (*tls.Certific
 		}
 		return &cert, nil
 	}
+}
+
+// keep records a transport with a certificate for [Policy.Close], as long as it is in use: by a
+// client or by an open connection.
+func (p *Policy) keep(t *http.Transport) {
+	ref := weak.Make(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.own[ref] = true
+	runtime.AddCleanup(t, p.forget, ref)
+}
+
+func (p *Policy) forget(ref weak.Pointer[http.Transport]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.own, ref)
 }

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,49 @@ func TestMTLSNeedsTLS(t *testing.T) {
 		if _, err := p.Client(o); fine != (err == nil) || err != nil && !strings.Contains(err.Error(), "mtls needs https") {
 			t.Errorf("%s: %v", endpoint, err)
 		}
+	}
+}
+
+// A policy remembers the connections of a client with a certificate, and closes them. It does not
+// remember them when the client is not used any more.
+func TestAPolicyForgetsClientsWithACertificate(t *testing.T) {
+	t.Parallel()
+	_, _, text := newCert(t, "client-1", nil, nil)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	u := parsed(t, s.URL)
+	p := newPolicy(t, Config{Allow: []string{u.Host}, RootCAs: roots})
+	o := Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "T"}, Secrets: newSecrets("T", text).set}
+	used := newClient(t, p, o)
+	for range 20 {
+		if got, err := get(t, newClient(t, p, o), s.URL); err != nil || got != "200 " {
+			t.Fatal(got, err)
+		}
+	}
+	known := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.own)
+	}
+	if known() < 20 {
+		t.Errorf("%d clients with open connections are known, want all", known())
+	}
+	p.Close()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer tick.Stop()
+	for known() != 1 {
+		runtime.GC()
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%d clients are known, want the one that is used", known())
+		}
+	}
+	if got, err := get(t, used, s.URL); err != nil || got != "200 " {
+		t.Error(got, err)
 	}
 }

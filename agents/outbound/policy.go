@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
@@ -82,7 +83,7 @@ type Policy struct {
 	outside *http.Transport // of requests to public addresses that no entry permits
 
 	mu  sync.Mutex
-	own []*http.Transport // the transports with a certificate
+	own map[weak.Pointer[http.Transport]]bool // the transports with a certificate that are in use
 }
 
 // New parses a Config, and reports all its errors together.
@@ -135,6 +136,7 @@ func New(c Config) (*Policy, error) {
 	p.timeout = cmp.Or(p.timeout, DefaultTimeout)
 	p.shared = p.transport(p.checkAddress, nil)
 	p.outside = p.transport(checkOutside, nil)
+	p.own = make(map[weak.Pointer[http.Transport]]bool)
 	return p, errors.Join(bad...)
 }
 
@@ -391,7 +393,9 @@ func (p *Policy) Close() {
 	p.outside.CloseIdleConnections()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.own {
-		t.CloseIdleConnections()
+	for ref := range p.own {
+		if t := ref.Value(); t != nil {
+			t.CloseIdleConnections()
+		}
 	}
 }
