@@ -85,8 +85,10 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 	return fail(errors.New("another client keeps writing to it, or a server lags behind"))
 }
 
-// Restore restores all records that strays cover, and returns how many there were. It
-// needs the permissions of an operator; a worker without them cannot work on such a run.
+// Restore restores all records that strays cover, and returns how many it restored. If it
+// cannot restore one, it continues with the others; its error is that of the first, and says
+// how many there are. It needs the permissions of an operator; a worker without them cannot
+// work on such a run.
 func (s *States) Restore(ctx context.Context) (int, error) {
 	if s.fenced.Load() {
 		return 0, fmt.Errorf("restore records: %w", ErrDenied)
@@ -95,7 +97,8 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("restore records: %w", err)
 	}
-	n := 0
+	n, failed := 0, 0
+	var first error
 	for _, m := range all {
 		if m.Genuine() && m.Header.Get(natsjs.ExpectedStreamHeader) != "" {
 			continue // otherwise only Get, which reads more than the headers, can tell
@@ -103,11 +106,21 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 		rec, err := s.Get(ctx, m.id)
 		switch {
 		case damaged(err) && m.Genuine():
-		case err != nil && !errors.Is(err, state.ErrNotFound) && !damaged(err):
+		case err != nil && (ctx.Err() != nil || errors.Is(err, ErrDenied)):
 			return n, fmt.Errorf("restore records: %w", err)
+		case err != nil && !errors.Is(err, state.ErrNotFound) && !damaged(err):
+			if failed++; first == nil {
+				first = err
+			}
 		case err != nil || rec.Revision != m.last:
 			n++
 		}
+	}
+	switch {
+	case failed > 1:
+		return n, fmt.Errorf("restore records: %d cannot be restored, the first: %w", failed, first)
+	case failed == 1:
+		return n, fmt.Errorf("restore records: %w", first)
 	}
 	return n, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,11 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 			}
 			defer s.Close()
 			if every > 0 {
-				return keepTidy(s, ctx, every)
+				states, err := openStates(s)
+				if err != nil {
+					return err
+				}
+				return keepTidy(ctx, states, a.Log, every, a.Conn.Wait())
 			}
 			return tidyUp(s, ctx)
 		}),
@@ -62,6 +67,8 @@ type tidied struct {
 	Used     float64 `json:"used"`     // the share of the fuller store that was used before
 }
 
+func (d tidied) changed() int { return d.Runs + d.Objects + d.Restored }
+
 // tidyUp runs the janitor once.
 func tidyUp(s *session.Session, ctx context.Context) error {
 	a := s.App
@@ -69,39 +76,46 @@ func tidyUp(s *session.Session, ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, err := tidyStates(ctx, states)
-	if err != nil {
-		return session.LaneError(err)
-	}
-	if a.Term.JSON {
-		return a.Term.Object(done)
+	done, failed := tidyStates(ctx, states)
+	switch {
+	case failed != nil && done.changed() == 0:
+		return session.LaneError(failed)
+	case a.Term.JSON:
+		if err := a.Term.Object(done); err != nil {
+			return err
+		}
+		return session.LaneError(failed)
 	}
 	a.Term.Good("deleted %s and %s, restored %s; the stores were %.0f%% full", term.Counted(done.Runs, "run that had ended", "runs that had ended"),
 		term.Counted(done.Objects, "document of no run", "documents of no run"), term.Counted(done.Restored, "record", "records"), 100*done.Used)
-	return nil
+	return session.LaneError(failed)
 }
 
-func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
-	var done tidied
-	var err error
-	if done.Restored, err = states.Restore(ctx); err != nil {
-		return done, err
+// A tidyStore is a store of runs that the janitor tidies.
+type tidyStore interface {
+	Restore(ctx context.Context) (int, error)
+	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
+}
+
+// tidyStates makes one pass: a record that cannot be restored does not keep it from making room.
+func tidyStates(ctx context.Context, states tidyStore) (tidied, error) {
+	restored, unrestored := states.Restore(ctx)
+	swept, unswept := states.Sweep(ctx, jetstream.SweepOptions{})
+	done := tidied{Runs: swept.Runs, Objects: swept.Objects, Restored: restored, Used: swept.Used}
+	switch {
+	case unrestored == nil:
+		return done, unswept
+	case unswept == nil || strings.Contains(unrestored.Error(), unswept.Error()): // both failed for one reason
+		return done, unrestored
 	}
-	swept, err := states.Sweep(ctx, jetstream.SweepOptions{})
-	done.Runs, done.Objects, done.Used = swept.Runs, swept.Objects, swept.Used
-	return done, err
+	return done, errors.Join(unrestored, unswept)
 }
 
 // keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
 // reported, and the next one runs nevertheless.
-func keepTidy(s *session.Session, ctx context.Context, every time.Duration) error {
-	a := s.App
-	states, err := openStates(s)
-	if err != nil {
-		return err
-	}
+func keepTidy(ctx context.Context, states tidyStore, log *slog.Logger, every, wait time.Duration) error {
 	for {
-		pass, cancel := context.WithTimeout(ctx, max(every, a.Conn.Wait()))
+		pass, cancel := context.WithTimeout(ctx, max(every, wait))
 		done, err := tidyStates(pass, states)
 		cancel()
 		switch {
@@ -110,9 +124,10 @@ func keepTidy(s *session.Session, ctx context.Context, every time.Duration) erro
 		case errors.Is(err, jetstream.ErrDenied):
 			return session.LaneError(err)
 		case err != nil:
-			a.Log.Warn("not tidied", "err", err)
-		case done.Runs+done.Objects+done.Restored > 0:
-			a.Log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
+			log.Warn("not tidied", "err", err)
+		}
+		if done.changed() > 0 {
+			log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
 		}
 		if !pause.For(ctx, every) {
 			return nil

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// untidy is a store whose records take restoring to restore, or cannot be restored.
+type untidy struct {
+	restoring time.Duration
+	err       error
+	swept     int
+}
+
+func (u *untidy) Restore(ctx context.Context) (int, error) {
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(u.restoring):
+		return 2, u.err
+	}
+}
+
+func (u *untidy) Sweep(ctx context.Context, _ jetstream.SweepOptions) (jetstream.Swept, error) {
+	u.swept++
+	return jetstream.Swept{Runs: 3, Used: 0.8}, ctx.Err()
+}
+
+// A record that cannot be restored does not keep the janitor from making room.
+func TestTheJanitorMakesRoomBesideARecordThatCannotBeRestored(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("a record cannot be restored")
+	done, err := tidyStates(t.Context(), &untidy{err: broken})
+	if want := (tidied{Runs: 3, Restored: 2, Used: 0.8}); done != want || !errors.Is(err, broken) {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
