@@ -50,7 +50,7 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 				if err != nil {
 					return err
 				}
-				return keepTidy(ctx, states, a.Log, every, a.Conn.Wait())
+				return keepTidy(ctx, states, a.Log, every)
 			}
 			return tidyUp(s, ctx)
 		}),
@@ -112,12 +112,11 @@ func tidyStates(ctx context.Context, states tidyStore) (tidied, error) {
 }
 
 // keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
-// reported, and the next one runs nevertheless.
-func keepTidy(ctx context.Context, states tidyStore, log *slog.Logger, every, wait time.Duration) error {
+// reported, and the next one runs nevertheless. A pass has no deadline, because that of a large
+// store takes minutes; its single requests have one each.
+func keepTidy(ctx context.Context, states tidyStore, log *slog.Logger, every time.Duration) error {
 	for {
-		pass, cancel := context.WithTimeout(ctx, max(every, wait))
-		done, err := tidyStates(pass, states)
-		cancel()
+		done, err := tidyStates(ctx, states)
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -26,7 +28,9 @@ func (u *untidy) Restore(ctx context.Context) (int, error) {
 }
 
 func (u *untidy) Sweep(ctx context.Context, _ jetstream.SweepOptions) (jetstream.Swept, error) {
-	u.swept++
+	if ctx.Err() == nil {
+		u.swept++
+	}
 	return jetstream.Swept{Runs: 3, Used: 0.8}, ctx.Err()
 }
 
@@ -38,4 +42,20 @@ func TestTheJanitorMakesRoomBesideARecordThatCannotBeRestored(t *testing.T) {
 	if want := (tidied{Runs: 3, Restored: 2, Used: 0.8}); done != want || !errors.Is(err, broken) {
 		t.Errorf("%+v, %v", done, err)
 	}
+}
+
+// A pass over a large store takes longer than the pause between passes.
+func TestAPassOfTheJanitorMayTakeLongerThanItsPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		store := &untidy{restoring: 10 * time.Minute}
+		if err := keepTidy(ctx, store, slog.New(slog.DiscardHandler), time.Second); err != nil {
+			t.Error(err)
+		}
+		if store.swept != 5 {
+			t.Errorf("%d passes in an hour", store.swept)
+		}
+	})
 }
