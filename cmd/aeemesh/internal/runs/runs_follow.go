@@ -62,11 +62,13 @@ func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) er
 		if err := view.show(fresh); err != nil {
 			stop(err)
 		}
-		for _, m := range fresh {
-			shown = m.Revision
-			if state.Terminal(m.Status) {
-				stop(errEnded{failed: m.Status == "failed"})
-			}
+		if len(fresh) == 0 {
+			return
+		}
+		newest := fresh[len(fresh)-1] // an end before it was that of a dead letter, which was retried
+		shown = newest.Revision
+		if state.Terminal(newest.Status) {
+			stop(errEnded{failed: newest.Status == "failed"})
 		}
 	})
 	var ended errEnded
