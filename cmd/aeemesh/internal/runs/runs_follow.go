@@ -21,7 +21,8 @@ func runsFollowCommand(a *session.App) *cobra.Command {
 		Use:   "follow RUN",
 		Short: "Show a run's steps as they are committed, until it ends",
 		Long: `Shows the checkpoints that are kept, then each new one as it is committed. Ends
-when the run does, with exit status 0 if it completed and 1 if it failed.`,
+when the run does, with exit status 0 if it completed and 1 if it failed. If it
+is stopped before, it ends with 1, and after --timeout with 5.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
 		Args:              outcome.Arguments("RUN"),
@@ -41,7 +42,9 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 var errRunFailed = errors.New("the run failed")
 
 func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) error {
-	ctx, stop := context.WithCancelCause(ctx)
+	limited, cancel := a.Limited(ctx)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(limited)
 	defer stop(nil)
 	shown := uint64(0)
 	view := newFollowView(a.Term)
@@ -77,8 +80,10 @@ func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) er
 		return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", ShortRun(id.Run))
 	case errors.As(cause, &ended):
 		return nil
-	case cause != nil && !errors.Is(cause, context.Canceled):
+	case cause != nil && !errors.Is(cause, context.Cause(limited)):
 		return cause
+	case cause != nil:
+		return outcome.Hinted(outcome.Stopped(limited.Err(), "stopped watching; the run goes on"), "\"aeemesh runs follow %s\" goes on looking.", ShortRun(id.Run))
 	}
 	return err
 }

@@ -88,7 +88,11 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	if t == nil {
-		return outcome.Hinted(outcome.NotFound("no event of %s has come", term.Printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+		err := outcome.NotFound("no event of %s has come", term.Printable(r.wanted))
+		if over := limited.Err(); over != nil {
+			err = outcome.Stopped(over, "stopped waiting: %w", err)
+		}
+		return outcome.Hinted(err, "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
 	if !view.redraws && !r.app.Term.JSON && !r.flags.dot {
