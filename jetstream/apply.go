@@ -36,7 +36,7 @@ import (
 // refuses, and needs permission for $JS.API.STREAM.NAMES.
 //
 // Apply continues past a stream that is in conflict and reports all conflicts in the
-// error. It stops when a request fails. The changes made until then stay, and the next
+// error, an [ErrConflict]. It stops when a request fails. The changes made until then stay, and the next
 // call finds them done.
 func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
 	plan, err := Plan(ctx, js, opts)
@@ -75,8 +75,16 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 			opts.Done(c)
 		}
 	}
-	return report, errors.Join(conflicts...)
+	if len(conflicts) > 0 {
+		return report, conflict{errors.Join(conflicts...)}
+	}
+	return report, nil
 }
+
+// conflict is an [ErrConflict] that lists the conflicts.
+type conflict struct{ error }
+
+func (conflict) Is(target error) bool { return target == ErrConflict }
 
 // oldServer refuses servers that are too old: they would ignore settings that they do not
 // know.

@@ -356,7 +356,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	if !slices.Equal(words(report), want) {
 		t.Errorf("got %q", words(report))
 	}
-	if err == nil || err.Error() != want[1]+"\n"+want[2] {
+	if !errors.Is(err, jetstream.ErrConflict) || err.Error() != want[1]+"\n"+want[2] {
 		t.Errorf("error %v", err)
 	}
 	if after := configs(t, js); !reflect.DeepEqual(before, after) {

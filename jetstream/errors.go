@@ -36,6 +36,9 @@ var (
 	ErrAccountLimit = room.ErrAccountLimit
 	// ErrElsewhere: the streams of the mesh are in another JetStream domain.
 	ErrElsewhere = errors.New("another JetStream domain stores the tasks of this mesh")
+	// ErrConflict: a stream or consumer cannot be corrected without losing what it holds. Apply has made
+	// all other changes.
+	ErrConflict = errors.New("it cannot be corrected without losing what it holds")
 	// ErrTooLarge: the message is larger than the server's max_payload, or than the
 	// stream allows.
 	ErrTooLarge = api.ErrTooLarge

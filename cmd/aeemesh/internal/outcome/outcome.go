@@ -35,7 +35,7 @@ const (
 	CodeFailed      envelope.Code = "E_FAILED"
 	CodeUsage       envelope.Code = "E_USAGE"
 	CodeInterrupted envelope.Code = "E_INTERRUPTED" // by a signal
-	CodeConflict    envelope.Code = "E_CONFLICT"    // it exists already, has ended already, or has changed meanwhile
+	CodeConflict    envelope.Code = "E_CONFLICT"    // it exists already, has ended already, has changed meanwhile, or cannot be changed
 	CodeFull        envelope.Code = "E_FULL"        // there is no room for it
 	CodeUncertain   envelope.Code = "E_UNCERTAIN"   // the server may or may not have stored it
 )
@@ -133,7 +133,7 @@ var sentinels = []struct {
 	{Outcome{CodeFull, NotWanted}, []error{jetstream.ErrFull, jetstream.ErrNoRoom}},
 	{Outcome{envelope.CodeTooLarge, NotWanted}, []error{envelope.ErrTooLarge, jetstream.ErrTooLarge, nats.ErrMaxPayload}},
 	{Outcome{CodeConflict, NotWanted}, []error{
-		jetstream.ErrElsewhere, jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
+		jetstream.ErrConflict, jetstream.ErrElsewhere, jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
 		mesh.ErrTooLate, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist, sign.ErrRevoked, sign.ErrTaken,
 	}},
 	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist, exec.ErrNotFound}},

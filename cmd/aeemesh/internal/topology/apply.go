@@ -28,11 +28,12 @@ work consumers, and corrects the settings that the mesh relies on. "aeemesh
 plan" with the same flags shows the changes before.
 
 It deletes nothing, and lowers a limit only where the stored data fits. A change
-that was asked for and not made is reported, with exit status 4. Where the
-account, or a server that stands alone, has no room for everything that is
-missing, nothing is created. It may run again at any time, and several times at
-once. It leaves alone what a newer aeemesh made. On a terminal it asks first;
-elsewhere it needs --yes.`,
+that was asked for and not made is reported, with exit status 4, and so is what
+cannot be corrected without losing what a stream holds. Where the account, or a
+server that stands alone, has no room for everything that is missing, nothing is
+created. It may run again at any time, and several times at once. It leaves
+alone what a newer aeemesh made. On a terminal it asks first; elsewhere it needs
+--yes.`,
 		Example: `  aeemesh apply
   aeemesh apply --yes --replicas 3        # on a cluster
   aeemesh apply --yes --entity agent.reviewer --lease 10s
