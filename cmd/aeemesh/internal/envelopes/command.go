@@ -138,7 +138,7 @@ func validateCommand(a *session.App) *cobra.Command {
 that is broken: the number of the draft's validity rule, or fields, json, cbor.
 With --log it takes MVE-5 log records, which no agent accepts.`,
 		Example: `  aeemesh envelope validate task.json
-  nats sub 'agent.>' --raw | aeemesh envelope validate
+  nats sub 'agent.>' --raw --count 100 | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			return judgeEnvelopes(a, args, func(in input, r *report) {
