@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,11 +14,68 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
+
+// programFor is the variable that makes this test binary the program, with a server's URL.
+const programFor = "AEEMESH_TEST_EMBEDDED"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(programFor); url != "" {
+		os.Args = []string{os.Args[0], "-nats", url}
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// SIGTERM, with which platforms end a program, drains: the agent says that it leaves.
+func TestTheProgramDrainsOnSIGTERM(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no SIGTERM")
+	}
+	srv := natstest.Run(t, natsd.Config{})
+	conn := natstest.Conn(t, srv)
+	events, err := conn.SubscribeSync("bus.mesh.agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	wait := func(intent string) {
+		t.Helper()
+		for {
+			msg, err := events.NextMsgWithContext(within)
+			if err != nil {
+				t.Fatalf("%s: %v", intent, err)
+			}
+			if e, err := envelope.Parse(msg.Data); err == nil && e.Intent == intent {
+				return
+			}
+		}
+	}
+	program := exec.CommandContext(within, os.Args[0])
+	program.Env = append(os.Environ(), programFor+"="+srv.ClientURL())
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wait(intents.AgentJoined)
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	wait(intents.AgentLeft)
+}
 
 // The program answers a task on both lanes, and ends when it is interrupted.
 func TestTheProgramHostsItsAgent(t *testing.T) {
