@@ -62,6 +62,9 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.waiting())
 	msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "0")
 	ack, err := q.js.PublishMsg(ctx, msg)
+	if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // the other write may never be stored
+		return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another write of it is under way: %w", subj, ErrUncertain, err)
+	}
 	if api.IsWrongSequence(err) {
 		have, err := q.getScheduled(ctx, subj)
 		switch {
