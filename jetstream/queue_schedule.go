@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -61,24 +63,59 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	msg.Header.Set(headerScheduleTarget, target)
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.waiting())
 	msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "0")
-	ack, err := q.js.PublishMsg(ctx, msg)
-	if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // the other write may never be stored
-		return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another write of it is under way: %w", subj, ErrUncertain, err)
-	}
-	if api.IsWrongSequence(err) {
-		have, err := q.getScheduled(ctx, subj)
+	for range scheduleTries {
+		ack, err := q.js.PublishMsg(ctx, msg)
 		switch {
 		case err == nil:
-			return Submitted{Seq: have.Seq, Due: have.Due, Duplicate: true}, nil
-		case errors.Is(err, ErrNotFound): // it has just fallen due
-			return Submitted{Duplicate: true}, nil
+			return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
+		case api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant): // the other write may never be stored
+			return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another write of it is under way: %w", subj, ErrUncertain, err)
+		case !api.IsWrongSequence(err):
+			return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "schedule a task to %s", subj))
 		}
-		return Submitted{}, err
+		have, err := q.lastScheduled(ctx, subj)
+		switch {
+		case errors.Is(err, natsjs.ErrMsgNotFound):
+			// It has just fallen due, and is in the stream under its other subject, or in
+			// StreamWork. Or it was unscheduled after it had been stored.
+			return Submitted{Duplicate: true}, nil
+		case err != nil:
+			return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "look for %s", subj))
+		case have.Genuine():
+			s, err := q.readScheduled(have)
+			return Submitted{Seq: s.Seq, Due: s.Due, Duplicate: err == nil}, err
+		}
+		// A stray. If it covers the task, the server has forgotten when the task falls due.
+		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(have.Seq, 10))
 	}
-	if err != nil {
-		return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "schedule a task to %s", subj))
+	return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another client keeps writing to it, or a server lags behind", subj, ErrUnavailable)
+}
+
+// scheduleTries is how often a delayed task is published over strays.
+const scheduleTries = 8
+
+// lastScheduled returns the last message on the subject of a delayed task, a stray too, or
+// [natsjs.ErrMsgNotFound] if the stream's leader says that there is none: the replica that is read
+// may lag behind.
+func (q *Queue) lastScheduled(ctx context.Context, subj string) (Message, error) {
+	ctx, cancel := api.Bounded(ctx)
+	defer cancel()
+	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, q.js.Conn(), msg) }
+	for {
+		msg, err := api.Newest(ctx, q.js, q.waiting(), subj)
+		if !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return msg, err
+		}
+		switch last, err := api.LastSequence(ctx, q.waiting(), subj, subj, ask); {
+		case err != nil:
+			return Message{}, err
+		case last == 0:
+			return Message{}, natsjs.ErrMsgNotFound
+		}
+		if !pause.For(ctx, 10*time.Millisecond) {
+			return Message{}, ctx.Err()
+		}
 	}
-	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
 // roomToWait keeps StreamSchedule at about [MaxScheduled]: it reads the stream's size about

@@ -37,3 +37,43 @@ func TestADelayedTaskIsUncertainWhileAnotherWriteOfItIsUnderWay(t *testing.T) {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
+
+// A stray on the subject of a delayed task, an answer that a user had the server put there, is not
+// taken for the task. If it covers the task, the server has forgotten when the task falls due.
+func TestAStrayIsNotTakenForADelayedTask(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		covered bool // the task was stored before the stray came
+		lags    int  // how often a replica answers that has nothing
+	}{{"alone", false, 0}, {"over the task", true, 0}, {"not seen by a replica", false, 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			js := start(t)
+			apply(t, js, jetstream.Options{})
+			q := jetstream.NewQueue(js, subject.Map{})
+			task := jetstream.Submission{Entity: "agent.x", ID: "1", Data: []byte("{}"), At: time.Now().Add(time.Hour)}
+			if c.covered {
+				submit(t, q, task)
+			}
+			if c.lags > 0 {
+				lagging(t, js, jetstream.StreamSchedule, "aee.schedule.agent.x.1", c.lags)
+			}
+			stray, err := js.Publish(testContext(t), "aee.schedule.agent.x.1", []byte(`{"stream":"AEE_SCHEDULE","seq":1}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			covers := stray.Sequence
+			if done := submit(t, q, task); done.Seq <= covers || done.Duplicate {
+				t.Errorf("over message %d: %+v", covers, done)
+			}
+			last, err := jetstream.LastOn(testContext(t), js, jetstream.StreamSchedule, "aee.schedule.agent.x.1")
+			if err != nil || last.Seq <= covers || last.Header.Get("Nats-Schedule") == "" {
+				t.Errorf("the last message: %+v, %v", last, err)
+			}
+			if again := submit(t, q, task); again.Seq != last.Seq || !again.Duplicate {
+				t.Errorf("again: %+v", again)
+			}
+		})
+	}
+}
