@@ -20,7 +20,7 @@ func (r *laneRun) draw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := room - max(before, r.outstanding())
-	if due := r.sources[len(draws)]; due.ready && due.asked == 0 && !due.asleep {
+	if due := r.sources[len(draws)]; due.ready && due.asked == 0 && !due.asleep && len(r.due) < roomForDue {
 		r.ask(due, dueBatch, pollExpires)
 	}
 	r.allot(free)

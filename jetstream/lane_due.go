@@ -15,6 +15,11 @@ import (
 // dueBatch is how many delayed tasks a lane requests at once to move them.
 const dueBatch = 32
 
+// A lane requests delayed tasks while fewer than roomForDue wait to be moved: then there is room
+// for the batch, and for one that hear has counted as received and not yet passed on.
+// One that finds no room is returned to the server, which delivers it again at once.
+const roomForDue = dueBatch
+
 // move publishes delayed tasks that have fallen due to [StreamWork]. The server cannot do
 // it: a scheduled message can only be published to its own stream, and a stream that
 // refuses tasks when it is full cannot have scheduled messages.
@@ -31,6 +36,9 @@ func (r *laneRun) move(ctx context.Context) {
 				}
 			}
 		case d := <-r.due:
+			if len(r.due) == roomForDue-1 { // there is room again
+				r.Wake()
+			}
 			err := r.q.moveDue(ctx, d)
 			r.mu.Lock()
 			if r.delayedErr = err; errors.Is(err, errNotDue) { // a fault of the message, not of the lane

@@ -224,4 +224,16 @@ func TestLaneOfManyDelayedTasks(t *testing.T) {
 		}
 		w.free(1)
 	}
+	// A lane requests no more than it can take: what it returned would come again at once.
+	specs, err := jetstream.Consumers(subject.Map{}, "agent.x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cons, err := js.Consumer(testContext(t), jetstream.StreamSchedule, specs[len(specs)-1].Config.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := cons.CachedInfo().Delivered.Consumer; n > tasks+tasks/10 {
+		t.Errorf("%d tasks were delivered %d times", tasks, n)
+	}
 }
