@@ -132,7 +132,7 @@ func (b *kvBucket) write(ctx context.Context, key string, value []byte, header n
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	header.Set(natsjs.ExpectedStreamHeader, b.stream())
-	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: api.KeyPrefix(b.js) + b.subject(key), Data: value, Header: header})
+	ack, err := api.Publish(ctx, b.js, &nats.Msg{Subject: api.KeyPrefix(b.js) + b.subject(key), Data: value, Header: header})
 	if errors.Is(err, natsjs.ErrNoStreamResponse) {
 		return 0, cmp.Or(b.missing(ctx), err)
 	}

@@ -98,7 +98,7 @@ func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 				}
 			}
 		}
-		ack, err := d.js.PublishMsg(ctx, d.message(subj, letter, last, before))
+		ack, err := api.Publish(ctx, d.js, d.message(subj, letter, last, before))
 		switch {
 		case err == nil:
 			return ack.Sequence, nil

@@ -42,7 +42,7 @@ func (d *Dead) permit(ctx context.Context, entity string, seq uint64, digest str
 	if last > 0 {
 		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
 	}
-	_, err = d.js.PublishMsg(ctx, msg)
+	_, err = api.Publish(ctx, d.js, msg)
 	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", seq))
 }
 

@@ -167,5 +167,6 @@
 // [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged], [ErrFull],
 // [ErrTooLarge], [ErrNoRoom], [ErrElsewhere] and [ErrUncertain] are for errors.Is. A server does not answer a request
 // that permissions forbid. ErrDenied is returned when a request timed out and the
-// connection was told of a permissions violation.
+// connection was told of a permissions violation: for a write, of one on the very subject. Else
+// the write is uncertain.
 package jetstream

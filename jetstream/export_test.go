@@ -135,3 +135,16 @@ func UploadsFor(s *States, age time.Duration) *States {
 	s.uploads.age = age
 	return s
 }
+
+// Fenced reports whether a store believes that its user may only read its own entities.
+func Fenced(store any) bool {
+	switch s := store.(type) {
+	case *States:
+		return s.fenced.Load()
+	case *Queue:
+		return s.fenced.Load()
+	case *Replies:
+		return s.fenced.Load()
+	}
+	return false
+}

@@ -39,6 +39,7 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 	}
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		_, err = j.js.Publish(ctx, subj, envelope, natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(j.name()))
+		err = api.OfWrite(j.js.Conn(), subj, err)
 		if !api.IsWrongSequence(err) {
 			return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 		}

@@ -157,10 +157,10 @@ func (q *Queue) Has(ctx context.Context, entity string, seq uint64, is func(Mess
 // [Queue.Has] then fails with [ErrDenied], and [Queue.Peek] yields only one task.
 func (q *Queue) Fence() { q.fenced.Store(true) }
 
-// fence records after [ErrDenied] that this user may not read the whole stream, so that
+// fence records after [api.Refused] that this user may not read the whole stream, so that
 // it does not try again: a server logs each such request.
 func (q *Queue) fence(err error) {
-	if errors.Is(err, ErrDenied) {
+	if api.Refused(err) {
 		q.fenced.Store(true)
 	}
 }

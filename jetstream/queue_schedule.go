@@ -63,11 +63,15 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	msg.Header.Set(headerScheduleTarget, target)
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.waiting())
 	msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "0")
+	ctx, stop := api.UntilDenied(ctx, q.js.Conn(), subj+`"`)
+	defer stop()
 	for range scheduleTries {
-		ack, err := q.js.PublishMsg(ctx, msg)
+		ack, err := api.Publish(ctx, q.js, msg)
 		switch {
 		case err == nil:
 			return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
+		case errors.Is(context.Cause(ctx), ErrDenied):
+			return Submitted{}, api.Explain(q.js.Conn(), context.Cause(ctx), "schedule a task to %s", subj)
 		case api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant): // the other write may never be stored
 			return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another write of it is under way: %w", subj, ErrUncertain, err)
 		case !api.IsWrongSequence(err):

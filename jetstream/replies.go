@@ -91,7 +91,7 @@ func (r *Replies) Store(ctx context.Context, reply Reply) (seq uint64, duplicate
 func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) (bool, error) {
 	if !r.fenced.Load() {
 		have, err := api.LeaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
-		if !errors.Is(err, ErrDenied) {
+		if !api.Refused(err) {
 			return err == nil && have.Subject == msg.Subject, err
 		}
 		r.fenced.Store(true)
@@ -182,7 +182,7 @@ func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
 }
 
 func (s *Sent) explain(err error) error {
-	return api.Uncertain(api.Explain(s.nc, err, "publish a reply to %s", s.subject))
+	return api.Uncertain(api.Explain(s.nc, api.OfWrite(s.nc, s.subject, err), "publish a reply to %s", s.subject))
 }
 
 func (r *Replies) message(reply Reply) (*nats.Msg, error) {
@@ -287,7 +287,7 @@ func (r *Replies) streamed(ctx context.Context, subj string, after uint64, read 
 			return
 		}
 		for msg, err := range api.Scan(ctx, r.js, r.name(), subj, after+1) {
-			if errors.Is(err, ErrDenied) { // at the first request
+			if api.Refused(err) { // at the first request
 				r.fenced.Store(true)
 				yield(last, nil)
 				return
@@ -320,7 +320,7 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 	if err == nil && !r.fenced.Load() {
 		first, failed := api.LeaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
 		switch {
-		case errors.Is(failed, ErrDenied):
+		case api.Refused(failed):
 			r.fenced.Store(true)
 		default:
 			msg, err = first, failed

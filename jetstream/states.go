@@ -156,7 +156,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 
 // swap stores a message of a run, whose headers have the revision that it replaces.
 func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.Msg) (uint64, error) {
-	ack, err := s.js.PublishMsg(ctx, msg)
+	ack, err := api.Publish(ctx, s.js, msg)
 	for try := 0; prev == 0 && api.IsWrongSequence(err) && try < 8; try++ {
 		// The last message may be the marker of a deletion: write over that.
 		marker, e := s.current(ctx, stateKey(id))
@@ -164,13 +164,13 @@ func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.M
 			break
 		}
 		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.last, 10)}
-		ack, err = s.js.PublishMsg(ctx, msg)
+		ack, err = api.Publish(ctx, s.js, msg)
 	}
 	if err == nil && ack.Duplicate {
 		// A reply whose id another message has, perhaps of another entity: see [api.PublishOnce].
 		if have, _ := s.current(ctx, stateKey(id)); have.last != ack.Sequence {
 			msg.Header.Del(natsjs.MsgIDHeader)
-			ack, err = s.js.PublishMsg(ctx, msg)
+			ack, err = api.Publish(ctx, s.js, msg)
 		}
 	}
 	switch {
@@ -254,7 +254,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 		if s.replySub != "" {
 			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.pattern(key)}
 		}
-		_, err = s.js.PublishMsg(ctx, marker)
+		_, err = api.Publish(ctx, s.js, marker)
 		switch refused := api.IsWrongSequence(err); {
 		case refused && gone: // there is a new run
 			return nil

@@ -92,8 +92,7 @@ func (u upload) storeAgain(ctx context.Context, s *States, id state.ID, data []b
 }
 
 // settle keeps the upload of a record for the next try if the record could not be stored for now,
-// and deletes it if no record refers to it. A denial may be a wrong guess about a write whose
-// answer did not come.
+// and deletes it if no record refers to it. A write that was denied may be permitted the next time.
 func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
 	switch {
 	case err != nil && !errors.Is(err, state.ErrChanged) && (Away(err) || errors.Is(err, ErrDenied)):

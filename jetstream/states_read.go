@@ -180,7 +180,7 @@ func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter
 	return func(yield func(state.Record, error) bool) {
 		if !s.fenced.Load() {
 			for r, err := range s.fetchAll(ctx, entity, func(m stateMessage) bool { return !open || !state.Terminal(m.status()) }) {
-				if errors.Is(err, ErrDenied) {
+				if api.Refused(err) {
 					s.fenced.Store(true) // the first request needs permission to create a consumer
 					break
 				}

@@ -68,7 +68,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 		if s.replySub != "" {
 			msg.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, s.pattern(key))
 		}
-		ack, err := s.js.PublishMsg(ctx, msg)
+		ack, err := api.Publish(ctx, s.js, msg)
 		if err == nil {
 			was.Seq = ack.Sequence
 			return stateMessage{Message: was, last: was.Seq, replied: reply}, nil

@@ -36,7 +36,7 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 		err := w.once(ctx, status)
 		return w.synced, err
 	})
-	if errors.Is(err, ErrDenied) {
+	if api.Refused(err) {
 		s.fenced.Store(true)
 		return s.watchByName(ctx, id, fn)
 	}

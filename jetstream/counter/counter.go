@@ -48,7 +48,7 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 	nc := c.js.Conn()
 	answer, err := nc.RequestMsgWithContext(ctx, msg)
 	if err != nil {
-		return 0, api.Uncertain(api.Explain(nc, err, "count on %s", subj))
+		return 0, api.Uncertain(api.Explain(nc, api.OfWrite(nc, subj, err), "count on %s", subj))
 	}
 	var ack struct {
 		Stream string           `json:"stream"`

@@ -51,7 +51,7 @@ func (w *Window) Claim(ctx context.Context, entity, id, by string) (holder strin
 	}
 	stream, subj := "KV_"+w.bucket, "$KV."+w.bucket+"."+subject.Escape(entity)+"."+token
 	for wait := 5 * time.Millisecond; wait < time.Second; wait *= 2 {
-		_, err := w.js.PublishMsg(ctx, &nats.Msg{Subject: api.KeyPrefix(w.js) + subj, Data: []byte(by), Header: nats.Header{
+		_, err := api.Publish(ctx, w.js, &nats.Msg{Subject: api.KeyPrefix(w.js) + subj, Data: []byte(by), Header: nats.Header{
 			natsjs.ExpectedLastSubjSeqHeader: {"0"}, natsjs.ExpectedStreamHeader: {stream}, natsjs.MsgTTLHeader: {w.length.String()},
 		}})
 		if err == nil {

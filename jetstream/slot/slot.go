@@ -319,7 +319,7 @@ func (s *Store) write(ctx context.Context, key string, value []byte, revision ui
 	if operation != "" {
 		msg.Header.Set("KV-Operation", operation)
 	}
-	ack, err := s.js.PublishMsg(ctx, msg)
+	ack, err := api.Publish(ctx, s.js, msg)
 	if err != nil {
 		return 0, err
 	}

@@ -36,8 +36,21 @@ type accountFull struct{}
 func (accountFull) Error() string        { return "the storage of the account, or of its server, is used up" }
 func (accountFull) Is(target error) bool { return target == ErrFull }
 
+// errGuessed is an [ErrDenied] that is a guess: the server has denied something else shortly before.
+var errGuessed error = guessed{}
+
+type guessed struct{}
+
+func (guessed) Error() string        { return ErrDenied.Error() }
+func (guessed) Is(target error) bool { return target == ErrDenied }
+
+// Refused reports whether an error is an [ErrDenied] that the server has reported of the very request
+// that failed.
+func Refused(err error) bool { return errors.Is(err, ErrDenied) && !errors.Is(err, errGuessed) }
+
 // Explain wraps an error of nats.go with the operation that failed and with the matching
-// error of this package.
+// error of this package. A timeout becomes [ErrDenied] if the server has denied something that may
+// be its cause, unless it is that of a write: see [OfWrite].
 func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -62,8 +75,8 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		if denied := Violation(nc); denied != nil {
-			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
+		if denied := Violation(nc); denied != nil && !errors.As(err, new(lostAnswer)) {
+			return fmt.Errorf("%s: %w: %w", op, errGuessed, denied)
 		}
 	}
 	return fmt.Errorf("%s: %w", op, err)
@@ -90,22 +103,57 @@ func Uncertain(err error) error {
 // stored that copy.
 const duplicateInProcess natsjs.ErrorCode = 10158
 
+// Publish publishes a message and waits until the server has stored it. See [OfWrite].
+func Publish(ctx context.Context, js natsjs.JetStream, msg *nats.Msg) (*natsjs.PubAck, error) {
+	ack, err := js.PublishMsg(ctx, msg)
+	return ack, OfWrite(js.Conn(), msg.Subject, err)
+}
+
+// OfWrite returns the error of a write to a subject. A timeout becomes [ErrDenied] only if the server
+// has denied this subject, or the reply subject. After another one [Explain] does not guess: the
+// message may be stored.
+func OfWrite(nc *nats.Conn, subject string, err error) error {
+	if !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	inbox := inboxOf(nc)
+	if d, denied := denial.Why(nc, func(d denial.Denial) bool {
+		return d.Is(denial.Publish, subject) || d.Op == denial.Reply && strings.HasPrefix(d.Subject, inbox)
+	}); denied {
+		return fmt.Errorf("%w: %w", ErrDenied, d.Err)
+	}
+	if d, denied := denial.Why(nc, func(d denial.Denial) bool { return d.Op == denial.Subscribe && strings.HasPrefix(d.Subject, inbox) }); denied {
+		err = fmt.Errorf("%w: %w", err, d.Err) // no answer arrives, whether the message is stored or not
+	}
+	return lostAnswer{err}
+}
+
+// lostAnswer is the timeout of a write that was not denied.
+type lostAnswer struct{ error }
+
+func (e lostAnswer) Unwrap() error { return e.error }
+
 // Violation returns the last denial that may be why JetStream does not answer: of publishing to a
 // subject that this package publishes to, or of subscribing to an inbox, where the answers arrive.
 // The server reports it besides the request, which then times out.
 func Violation(nc *nats.Conn) error {
-	inbox := nc.Opts.InboxPrefix
-	if inbox == "" {
-		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
-	}
+	inbox := inboxOf(nc)
 	d, _ := denial.Why(nc, func(d denial.Denial) bool {
 		if d.Op == denial.Subscribe {
-			return strings.HasPrefix(d.Subject, inbox+".")
+			return strings.HasPrefix(d.Subject, inbox)
 		}
-		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox + "."}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
+		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
 			slices.ContainsFunc([]string{"aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."}, func(s string) bool { return strings.Contains(d.Subject, s) })
 	})
 	return d.Err
+}
+
+// inboxOf returns how the connection's inboxes begin.
+func inboxOf(nc *nats.Conn) string {
+	if nc.Opts.InboxPrefix != "" {
+		return nc.Opts.InboxPrefix + "."
+	}
+	return nats.InboxPrefix
 }
 
 // IsWrongSequence reports whether a write failed because the subject was not at the

@@ -29,7 +29,7 @@ import (
 func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) (bool, error)) (*natsjs.PubAck, error) {
 	ctx, stop := UntilDenied(ctx, js.Conn(), msg.Subject+`"`)
 	defer stop()
-	ack, err := js.PublishMsg(ctx, msg)
+	ack, err := Publish(ctx, js, msg)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDenied) {
 		return nil, context.Cause(ctx)
 	}
@@ -46,7 +46,7 @@ func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, anothe
 	if another != "" {
 		msg.Header.Set(natsjs.MsgIDHeader, another)
 	}
-	if ack, err = js.PublishMsg(ctx, msg); err == nil {
+	if ack, err = Publish(ctx, js, msg); err == nil {
 		ack.Duplicate = true // it may be stored twice
 	}
 	return ack, err

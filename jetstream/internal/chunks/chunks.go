@@ -90,7 +90,7 @@ func (s *Store) WriteFrom(ctx context.Context, name string, data []byte, done Pr
 func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
 	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
-	_, err := s.js.PublishMsg(ctx, msg)
+	_, err := api.Publish(ctx, s.js, msg)
 	return err
 }
 
