@@ -132,6 +132,35 @@ func (l losesAnswers) Publish(ctx context.Context, subject string, data []byte, 
 	return l.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
 }
 
+// If the server has a delayed task, and the read of it is not answered, it is uncertain what is
+// stored; the task is not queued a second time, to be done at once.
+func TestADelayedTaskThatCannotBeReadIsUncertain(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	own := denied(t, "aee.journal.agent.b.x")
+	nc, queued := own.Conn(), make(chan *nats.Msg, 1)
+	if _, err := nc.Subscribe("lost.>", func(msg *nats.Msg) {
+		if strings.HasPrefix(msg.Subject, "lost.STREAM.INFO.") {
+			_ = nc.PublishRequest("$JS.API."+strings.TrimPrefix(msg.Subject, "lost."), msg.Reply, msg.Data)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.ChanSubscribe("aee.work.>", queued); err != nil {
+		t.Fatal(err)
+	}
+	js, err := natsjs.NewWithAPIPrefix(nc, "lost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := jetstream.Submission{Entity: "agent.a", ID: "t", Data: []byte("x"), At: time.Now().Add(time.Hour)}
+	submit(t, jetstream.NewQueue(own, subject.Map{}), task)
+	done, err := jetstream.NewQueue(js, subject.Map{}).Submit(testContext(t), task)
+	if !errors.Is(err, jetstream.ErrUncertain) || len(queued) != 0 {
+		t.Errorf("%+v, %v; queued %d times", done, err, len(queued))
+	}
+}
+
 // If a read is not answered, a denial of something else a moment ago does not say that this user may
 // not read: what is believed of that is believed as long as the process lives.
 func TestADenialOfSomethingElseFencesNothing(t *testing.T) {
@@ -173,6 +202,21 @@ func TestADenialOfSomethingElseFencesNothing(t *testing.T) {
 				return q, err
 			}
 			return q, nil
+		},
+		"consumers": func(ctx context.Context) (any, error) {
+			l, err := jetstream.NewQueue(js, subject.Map{}).Lane("agent.a", creating)
+			return l, errors.Join(err, l.Open(ctx))
+		},
+		"a poll for tasks": func(ctx context.Context) (any, error) {
+			q := jetstream.NewQueue(js, subject.Map{})
+			n := q.NewNotifier()
+			l, err := q.Lane("agent.a", jetstream.LaneOptions{Create: true, Notifier: n})
+			if err != nil {
+				return n, err
+			}
+			defer jetstream.Joined(n, l)()
+			jetstream.Poll(ctx, n)
+			return n, errors.New("a poll returns none")
 		},
 		"replies": func(ctx context.Context) (any, error) {
 			r := jetstream.NewReplies(js, subject.Map{})

@@ -136,7 +136,8 @@ func UploadsFor(s *States, age time.Duration) *States {
 	return s
 }
 
-// Fenced reports whether a store believes that its user may only read its own entities.
+// Fenced reports whether a store believes that its user may only read its own entities, a lane that
+// it may not create consumers, or a notifier that it may not poll.
 func Fenced(store any) bool {
 	switch s := store.(type) {
 	case *States:
@@ -145,6 +146,13 @@ func Fenced(store any) bool {
 		return s.fenced.Load()
 	case *Replies:
 		return s.fenced.Load()
+	case *Lane:
+		return s.operated
+	case *Notifier:
+		return s.blind[watchedWork].Load()
 	}
 	return false
 }
+
+// Joined makes a lane one of a notifier's until leave is called.
+func Joined(n *Notifier, l *Lane) (leave func()) { return n.join(l) }

@@ -134,7 +134,7 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, ErrDenied) {
+	if api.Refused(err) {
 		err = ErrDenied
 		a.refused, a.on = err, reconnects // each further attempt is a line in the server's log
 	}

@@ -80,7 +80,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	// operator has made it.
 	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 	operated := false
-	if l.opts.Create && errors.Is(err, ErrDenied) {
+	if l.opts.Create && api.Refused(err) {
 		// A user with the permission may have created it.
 		cons, err = EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, false)
 		operated = true

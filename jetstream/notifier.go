@@ -257,7 +257,7 @@ func (n *Notifier) look(ctx context.Context, stream int) poll {
 	}
 	for _, f := range filters {
 		at, err := n.count(ctx, name, f, p.held)
-		if errors.Is(err, ErrDenied) {
+		if api.Refused(err) {
 			n.blind[stream].Store(true)
 			n.rouseAll()
 		}

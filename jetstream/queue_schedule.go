@@ -84,7 +84,7 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 			// StreamWork. Or it was unscheduled after it had been stored.
 			return Submitted{Duplicate: true}, nil
 		case err != nil:
-			return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "look for %s", subj))
+			return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), api.OfWrite(q.js.Conn(), subj, err), "look for %s", subj))
 		case have.Genuine():
 			s, err := q.readScheduled(have)
 			return Submitted{Seq: s.Seq, Due: s.Due, Duplicate: err == nil}, err
