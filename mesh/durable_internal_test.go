@@ -25,11 +25,16 @@ import (
 // its own. lease 0: the default. The returned context ends with the test, or after a minute.
 func serveDurable(t *testing.T, lease time.Duration, agent Agent, change ...func(*Config)) (*Node, context.Context) {
 	t.Helper()
-	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
-	js, err := natsjs.New(nc)
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveDurableOn(t, js, lease, agent, change...)
+}
+
+// serveDurableOn is serveDurable on a JetStream without streams.
+func serveDurableOn(t *testing.T, js natsjs.JetStream, lease time.Duration, agent Agent, change ...func(*Config)) (*Node, context.Context) {
+	t.Helper()
 	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +46,7 @@ func serveDurable(t *testing.T, lease time.Duration, agent Agent, change ...func
 	for _, f := range change {
 		f(&cfg)
 	}
-	n, err := New(nc, cfg)
+	n, err := New(js.Conn(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -52,21 +53,19 @@ func (hs *holdings) goOn(ctx context.Context, rec state.Record, c *state.Checkpo
 	return err
 }
 
-// requeueLater requeues the run of c, unless its record is another checkpoint, and tries until it
-// is known whether it succeeded. why is the error of the first attempt.
+// requeueLater requeues the run of c, unless it has its message or needs none any more, and tries
+// until it is known whether it succeeded. Commands may have changed the record meanwhile: what
+// they wrote stays. why is the error of the first attempt.
 func (hs *holdings) requeueLater(c *state.Checkpoint, why error) {
 	hs.host.log.Debug("run not queued yet", "run", c.Doc.RunID, "err", why)
 	hs.work.Go(func() {
 		err := hs.records.persist(hs.ctx, func() error {
-			rec, err := hs.cfg.States.Get(hs.ctx, c.ID())
+			rec, now, err := hs.readSince(hs.ctx, c)
+			if err == nil && run.LacksMessage(now, c) {
+				_, err = hs.records.requeue(hs.ctx, now, rec.Revision)
+			}
 			if errors.Is(err, state.ErrNotFound) {
 				return nil
-			} else if err != nil {
-				return err
-			}
-			now, err := hs.records.read(rec)
-			if err == nil && now.Doc.StateID == c.Doc.StateID {
-				_, err = hs.records.requeue(hs.ctx, c, rec.Revision)
 			}
 			return err
 		})
@@ -74,6 +73,26 @@ func (hs *holdings) requeueLater(c *state.Checkpoint, why error) {
 			hs.host.log.Warn("run not queued, the sweep will do it", "run", c.Doc.RunID, "err", err)
 		}
 	})
+}
+
+// lateWrite bounds how long after its time a write may be found.
+const lateWrite = 5 * time.Second
+
+// readSince reads the record of a run in which c was written, or may have been: the write may
+// be under way, and a replica may answer that does not have it. An older record counts only after
+// lateWrite.
+func (hs *holdings) readSince(ctx context.Context, c *state.Checkpoint) (state.Record, *state.Checkpoint, error) {
+	until := time.Now().Add(lateWrite)
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		rec, err := hs.cfg.States.Get(ctx, c.ID())
+		if err != nil {
+			return rec, nil, err
+		}
+		now, err := hs.records.read(rec)
+		if err != nil || now.Mesh.Epoch >= c.Mesh.Epoch || time.Now().After(until) || !pause.For(ctx, wait) {
+			return rec, now, err
+		}
+	}
 }
 
 // open yields the entity's runs that have not ended.

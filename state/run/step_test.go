@@ -144,6 +144,45 @@ func TestErrorStep(t *testing.T) {
 	}
 }
 
+// A run that goes on lacks its message until a worker has claimed it, or the record names the
+// message; other commands do not matter.
+func TestLacksMessage(t *testing.T) {
+	t.Parallel()
+	resumed := func(c *state.Checkpoint) {
+		if out, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskResume}, run.Stored, noon); err != nil || !out.Requeue {
+			t.Fatalf("resumed: %+v, %v", out, err)
+		}
+	}
+	then := func(intent, to string) func(*state.Checkpoint) {
+		return func(c *state.Checkpoint) {
+			if out, err := run.Command(c, &run.Order{Envelope: intent, Intent: intent, To: to}, run.Stored, noon); err != nil || out.Do != run.Applied {
+				t.Fatalf("%s: %+v, %v", intent, out, err)
+			}
+		}
+	}
+	paused := status(aaif.RunPaused)
+	for name, test := range map[string]struct {
+		now  *state.Checkpoint
+		want bool
+	}{
+		"as it was":             {begun(paused, resumed), true},
+		"steered":               {begun(paused, resumed, then(intents.TaskSteer, "")), true},
+		"to be moved":           {begun(paused, resumed, then(intents.TaskMigrate, "b")), true},
+		"to be exported":        {begun(paused, resumed, then(intents.TaskMigrate, intents.MigrateFile)), true},
+		"paused again":          {begun(paused, resumed, then(intents.TaskPause, "")), false},
+		"paused and resumed":    {begun(paused, resumed, then(intents.TaskPause, ""), then(intents.TaskResume, "")), false},
+		"its message is noted":  {begun(paused, resumed, func(c *state.Checkpoint) { c.Mesh.Work = 7 }), false},
+		"another owner":         {begun(paused, resumed, func(c *state.Checkpoint) { c.Mesh.Owner = "b" }), false},
+		"another epoch":         {begun(paused, resumed, func(c *state.Checkpoint) { c.Mesh.Epoch++ }), false},
+		"not stored as resumed": {begun(paused), false},
+		"ended":                 {begun(paused, resumed, status(aaif.RunFailed)), false},
+	} {
+		if got := run.LacksMessage(test.now, begun(paused, resumed)); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	late := func(c *state.Checkpoint) { c.Mesh.Deadline = noon }

@@ -123,3 +123,10 @@ func Needs(c *state.Checkpoint, now time.Time) (n Need, why string) {
 func Carried(s aaif.RunStatus) bool {
 	return !state.Terminal(s) && (!state.Parked(s) || s == aaif.RunMigrating)
 }
+
+// LacksMessage reports whether a run that went on with checkpoint c still lacks its message; now is
+// its record.
+func LacksMessage(now, c *state.Checkpoint) bool {
+	need, _ := Needs(now, time.Time{})
+	return need == NeedsQueue && now.Mesh.Epoch == c.Mesh.Epoch && now.Mesh.Owner == "" && now.Mesh.Work == 0
+}
