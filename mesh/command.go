@@ -88,41 +88,45 @@ func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 // command applies a command to the runs that this worker owns, else to stored runs
 // that no worker owns. A worker answers if it found a run, or has ended a live task; a worker that
 // found none answers only a command that names a durable task by its id, with E_NOT_FOUND.
-func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)) {
+// A cancel has ended the handlers of this worker's runs when command returns.
+func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)) (look func()) {
 	h := l.host
 	o, err := l.commands.read(t.Envelope, t.KeyID, signed)
 	if err != nil {
 		h.fail(t, err)
-		return
+		return nil
 	}
 	o.Unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
-	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
-	defer cancel()
-	out := l.commands.apply(ctx, o, found, false)
-	for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
-		out = l.commands.apply(ctx, o, found, false).After(out)
-	}
-	if found { // a live task has ended: the answer says so, whatever happens to the durable ones
-		out.Found, out.Done, out.Silent, out.Between, out.Refused = true, true, false, false, nil
-	}
-	none := !out.Found
-	switch { // where no worker answers, the sender puts the command into the queue
-	case out.Silent, out.Between && !out.Done, none && !o.Durable:
-	case none && (out.Refused == nil || out.Refused.Retryable) && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record, or be able to read it
-	case out.Refused != nil:
-		h.fail(t, out.Refused)
-	case none:
-		h.fail(t, orders.NoSuchRun())
-	default:
-		answer(o.Result(out))
+	stopped := l.commands.stop(o)
+	return func() {
+		ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
+		defer cancel()
+		out := l.commands.apply(ctx, o, found, false, stopped...)
+		for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
+			out = l.commands.apply(ctx, o, found, false).After(out)
+		}
+		if found { // a live task has ended: the answer says so, whatever happens to the durable ones
+			out.Found, out.Done, out.Silent, out.Between, out.Refused = true, true, false, false, nil
+		}
+		none := !out.Found
+		switch { // where no worker answers, the sender puts the command into the queue
+		case out.Silent, out.Between && !out.Done, none && !o.Durable:
+		case none && (out.Refused == nil || out.Refused.Retryable) && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record, or be able to read it
+		case out.Refused != nil:
+			h.fail(t, out.Refused)
+		case none:
+			h.fail(t, orders.NoSuchRun())
+		default:
+			answer(o.Result(out))
+		}
 	}
 }
 
 // apply applies an order to the run that it names, if this worker owns it or no worker does, and
 // it was not found elsewhere. An order that names a corr is applied to all such runs. alone: see
-// applyStored.
-func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone bool) orders.Outcome {
-	out, known := cs.applyRunning(ctx, o)
+// applyStored; stopped: see stop.
+func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone bool, stopped ...*Run) orders.Outcome {
+	out, known := cs.applyRunning(ctx, o, stopped)
 	if out.Silent || o.RunID(cs.host.Entity) != "" && (out.Found || found || out.Refused != nil) {
 		return out
 	}
@@ -140,31 +144,27 @@ func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone boo
 }
 
 // applyRunning applies an order to the runs that this worker owns, and returns the ids of those
-// to which it was applied or does not apply. Silent says that a cancel is not stored yet.
-func (cs *commands) applyRunning(ctx context.Context, o *orders.Order) (out orders.Outcome, known []string) {
-	var ending []*Run
-	for _, t := range cs.host.running.Matching(func(t *Task) bool {
-		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.ID())
-	}) {
-		r := t.Run()
-		if !cs.mayCommand(o.From, o.Signed, t) {
-			out.Refused = o.MayNot()
-			continue
+// to which it was applied or does not apply. Silent says that it is not stored yet. A cancel has
+// ended the handlers of stopped.
+func (cs *commands) applyRunning(ctx context.Context, o *orders.Order, stopped []*Run) (out orders.Outcome, known []string) {
+	runs, refused := cs.reached(o)
+	out.Refused = refused
+	if o.Intent == intents.TaskCancel {
+		for _, r := range append(stopped, cancelAll(runs, o)...) {
+			if r.cancelled(ctx, o) {
+				known = append(known, r.id.Run)
+				out.Did(r.id.Run, string(aaif.RunFailed))
+			} else if ctx.Err() != nil {
+				out.Silent = true
+			}
 		}
-		if !o.MayReach(r.cp.Load()) && !o.MayReach(r.stored) {
-			out.Refused = orders.Unbound()
-			continue
-		}
-		if r.cp.Load() == nil && o.Intent != intents.TaskCancel {
+		return out, known
+	}
+	for _, r := range runs {
+		if r.cp.Load() == nil {
 			continue // not claimed yet: applyStored applies the command to the run's record
 		}
-		if o.Intent == intents.TaskCancel {
-			if r.cancel(o) {
-				ending = append(ending, r)
-			}
-			continue
-		}
-		done, err := r.applyCommand(cs.ctx, o)
+		done, err := r.applyWithin(ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
@@ -173,6 +173,8 @@ func (cs *commands) applyRunning(ctx context.Context, o *orders.Order) (out orde
 		case err == nil:
 			known = append(known, r.id.Run)
 			out.Found, out.Status = true, done.Status
+		case errors.Is(err, errUnwritten):
+			out.Silent = true
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
 		case errors.As(err, &problem):
 			known = append(known, r.id.Run)
@@ -181,15 +183,40 @@ func (cs *commands) applyRunning(ctx context.Context, o *orders.Order) (out orde
 			cs.host.log.Warn("command not applied", "command", o.Intent, "run", r.id.Run, "err", err)
 		}
 	}
-	for _, r := range ending {
-		if r.cancelled(ctx, o) {
-			known = append(known, r.id.Run)
-			out.Did(r.id.Run, string(aaif.RunFailed))
-		} else if ctx.Err() != nil {
-			out.Silent = true
+	return out, known
+}
+
+// reached returns the runs of this worker that an order names and may command, and why it may not
+// command others.
+func (cs *commands) reached(o *orders.Order) (runs []*Run, refused *envelope.Error) {
+	for _, t := range cs.host.running.Matching(func(t *Task) bool {
+		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.ID())
+	}) {
+		switch r := t.Run(); {
+		case !cs.mayCommand(o.From, o.Signed, t):
+			refused = o.MayNot()
+		case !o.MayReach(r.cp.Load()) && !o.MayReach(r.stored):
+			refused = orders.Unbound()
+		default:
+			runs = append(runs, r)
 		}
 	}
-	return out, known
+	return runs, refused
+}
+
+// stop ends the handlers of the runs that a cancel names, and returns these runs. It needs no
+// store, and so does not wait where other commands do.
+func (cs *commands) stop(o *orders.Order) []*Run {
+	if o.Intent != intents.TaskCancel {
+		return nil
+	}
+	runs, _ := cs.reached(o)
+	return cancelAll(runs, o)
+}
+
+// cancelAll ends runs, and returns those that were not ending or parking already.
+func cancelAll(runs []*Run, o *orders.Order) []*Run {
+	return slices.DeleteFunc(runs, func(r *Run) bool { return !r.cancel(o) })
 }
 
 // errUnchanged ends a write that would change nothing.
@@ -219,6 +246,50 @@ func (r *Run) cancelled(ctx context.Context, o *orders.Order) bool {
 	}
 	c := r.cp.Load()
 	return c != nil && c.Terminal() && slices.Contains(c.Mesh.Commands, o.Envelope)
+}
+
+// errUnwritten: whether an order was applied is not stored in time.
+var errUnwritten = errors.New("the record of the run cannot be written for now")
+
+// application is the application of one order to a run.
+type application struct {
+	out  run.Commanded
+	err  error
+	done chan struct{} // closed when out and err are set
+	late chan struct{} // closed when it is not waited for any more
+}
+
+// applyWithin applies an order, other than a cancel, to a run of this worker. It returns
+// errUnwritten if ctx ends before that is stored; it is stored later, and if the order comes again,
+// it was applied. As long as one order is so late, no further ones are accepted.
+func (r *Run) applyWithin(ctx context.Context, o *orders.Order) (run.Commanded, error) {
+	mine := &application{done: make(chan struct{}), late: make(chan struct{})}
+	for !r.applying.CompareAndSwap(nil, mine) {
+		other := r.applying.Load()
+		if other == nil {
+			continue
+		}
+		select {
+		case <-other.done:
+		case <-other.late:
+			return run.Commanded{}, errUnwritten
+		case <-ctx.Done():
+			return run.Commanded{}, errUnwritten
+		}
+	}
+	l := r.lane
+	l.work.Go(func() {
+		defer close(mine.done)
+		defer r.applying.Store(nil)
+		mine.out, mine.err = r.applyCommand(l.ctx, o)
+	})
+	select {
+	case <-mine.done:
+		return mine.out, mine.err
+	case <-ctx.Done():
+		close(mine.late)
+		return run.Commanded{}, errUnwritten
+	}
 }
 
 // applyCommand applies an order, other than a cancel, to a run of this worker.
@@ -294,8 +365,10 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	switch {
 	case out.Refused != nil:
 		return nil, out.Refused
-	case out.Silent:
+	case out.Silent && o.Intent == intents.TaskCancel:
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the end of the run is not stored yet")
+	case out.Silent:
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the command is not stored yet")
 	case !out.Found:
 		return nil, orders.NoSuchRun()
 	}

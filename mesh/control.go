@@ -115,7 +115,7 @@ func (cm *controls) checkControl(a arrival) {
 		return
 	}
 	// Runs are looked up in a store, which must not hold up a ping.
-	if !cm.host.lookups.Go(func() { l.command(t, identity.Signed, found, answer) }) {
+	if look := l.command(t, identity.Signed, found, answer); look != nil && !cm.host.lookups.Go(look) {
 		cm.host.counts.busy.Add(1)
 	}
 }

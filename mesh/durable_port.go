@@ -28,9 +28,10 @@ type durableLane interface {
 	// health is because of it, and the reason.
 	report() (status any, health, reason string)
 
-	// command applies a command to the runs of the agent. found says that it has ended a live task;
-	// answer sends its result.
-	command(t *Task, signed, found bool, answer func(result json.RawMessage))
+	// command applies a command to the runs of the agent. It returns a function that does what needs
+	// a store, nil if there is nothing to do. found says that it has ended a live task; answer sends
+	// its result.
+	command(t *Task, signed, found bool, answer func(result json.RawMessage)) (look func())
 	// betweenWorkers returns the function that answers tasks with this intent, which workers of
 	// the agent send one another; nil for any other intent.
 	betweenWorkers(intent string) func(*Task)

@@ -62,6 +62,7 @@ type Run struct {
 	cancelledBy  atomic.Pointer[string] // the id of the command that ends the run; nil: none does
 	over         chan struct{}          // closed when that command is carried out, as far as this worker can; see Run.closeOver
 	overOnce     sync.Once
+	applying     atomic.Pointer[application] // nil: no order is being applied
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 	endWait      func()         // ends the wait of captureAfter; nil: there was none
