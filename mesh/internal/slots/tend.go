@@ -162,12 +162,23 @@ func (s *Slots[T]) balance(ctx context.Context) (want, contended bool) {
 	}
 	want = used+len(s.free) < goal
 	s.mu.Unlock()
-	for _, slot := range surplus {
-		if !s.drop(context.Background(), slot) { // also where the worker stops meanwhile
-			s.releases.Go(func() { s.dropAgain(ctx, slot) })
-		}
-	}
+	s.dropAll(surplus, func(slot *heldSlot) { s.releases.Go(func() { s.dropAgain(ctx, slot) }) })
 	return want, elsewhere || need > 0
+}
+
+// dropAll releases slots, all at once: while the server is away, each takes releaseWait. A worker that
+// stops does not end it. failed is called for each slot whose release is to be repeated, by many
+// goroutines.
+func (s *Slots[T]) dropAll(slots []*heldSlot, failed func(*heldSlot)) {
+	var drops sync.WaitGroup
+	for _, slot := range slots {
+		drops.Go(func() {
+			if !s.drop(context.Background(), slot) {
+				failed(slot)
+			}
+		})
+	}
+	drops.Wait()
 }
 
 // drop releases a slot, and reports whether there is nothing to repeat.
@@ -248,7 +259,5 @@ func (s *Slots[T]) release() {
 	all := slices.AppendSeq(append(s.free, s.back...), maps.Values(s.used))
 	s.free, s.back, s.used = nil, nil, map[T]*heldSlot{}
 	s.mu.Unlock()
-	for _, slot := range all {
-		_ = s.drop(context.Background(), slot)
-	}
+	s.dropAll(all, func(*heldSlot) {})
 }
