@@ -227,7 +227,8 @@ func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Ch
 // Park is Commit for a run that waits from now on with a status of paused,
 // awaiting_approval or migrating. It returns [ErrParked] once that is stored, which
 // the handler returns unchanged. The run goes on when it is resumed; answers that it has
-// called for do not wake it.
+// called for do not wake it. A run that parks for an approval and needs such an answer stays in the
+// mesh: a pending move out of it is given up.
 func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error {
 	if !state.Parked(status) {
 		return fmt.Errorf("park run %s: %q is no status to wait in", r.id.Run, status)
@@ -240,10 +241,15 @@ func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*stat
 		for i := range c.Mesh.Waits {
 			c.Mesh.Waits[i].Later = status == aaif.RunAwaitingApproval
 		}
-		if change == nil {
-			return nil
+		if change != nil {
+			if err := change(c); err != nil {
+				return err
+			}
 		}
-		return change(c)
+		if status == aaif.RunAwaitingApproval {
+			run.StayForApproval(c, r.lane.clock.now())
+		}
+		return nil
 	})
 }
 

@@ -350,6 +350,39 @@ func TestAMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	}
 }
 
+// The same holds for an order that comes before the run parks: the move is given up.
+func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	answered := func(c *state.Checkpoint) { c.Mesh.Waits[0].Answered = true }
+	for name, test := range map[string]struct {
+		c       *state.Checkpoint
+		pending string
+		phase   state.Phase
+	}{
+		"to a platform":           {begun(pendingMove(paris), waitsForBob), "", state.PhaseAborted},
+		"to a file":               {begun(pendingMove(intents.MigrateFile), waitsForBob), "", state.PhaseAborted},
+		"and a pause is pending":  {begun(pendingMove(paris), waitsForBob, func(c *state.Checkpoint) { c.Mesh.Migration.Status = aaif.RunPaused }), "paused", state.PhaseAborted},
+		"within the mesh":         {begun(pendingMove("c"), waitsForBob), "migrating", state.PhaseAsked},
+		"it has the answer":       {begun(pendingMove(paris), waitsForBob, answered), "migrating", state.PhaseAsked},
+		"it needs no answer":      {begun(pendingMove(paris)), "migrating", state.PhaseAsked},
+		"a call is to be settled": {begun(pendingMove(paris), waitsForBob, unknownCall), "migrating", state.PhaseAsked},
+	} {
+		c := test.c
+		run.StayForApproval(c, noon)
+		out, err := run.Step(c, state.Step{Kind: state.StepPause}, aaif.RunAwaitingApproval, false)
+		if err != nil || out.Capture || c.Doc.Status != aaif.RunAwaitingApproval || c.Mesh.Pending != test.pending || c.Mesh.Migration.Phase != test.phase {
+			t.Errorf("%s: %+v, %v: %s, pending %q, the move is %s", name, out, err, c.Doc.Status, c.Mesh.Pending, c.Mesh.Migration.Phase)
+		}
+		// It agrees with an order that comes when the run has parked.
+		late := begun(status(aaif.RunAwaitingApproval))
+		late.Mesh.Waits, late.Mesh.Effects = c.Mesh.Waits, c.Mesh.Effects
+		_, err = run.Command(late, &run.Order{Intent: intents.TaskMigrate, To: c.Mesh.Migration.To, MoveID: "1"}, run.Stored, noon)
+		if (err != nil) != (test.phase == state.PhaseAborted) {
+			t.Errorf("%s: ordered later: %v", name, err)
+		}
+	}
+}
+
 // While a move is pending, an order to move the run to another destination is refused. An
 // order to the same destination is applied: it may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {

@@ -105,3 +105,11 @@ func Stay(c *state.Checkpoint, now time.Time) {
 	withdrawMove(c)
 	abort(c, now, "the run waits for others")
 }
+
+// StayForApproval is Stay for a run that is about to wait for an approval, if it needs an answer
+// after that. An order to move it that comes later is refused.
+func StayForApproval(c *state.Checkpoint, now time.Time) {
+	if needed(c) != nil {
+		Stay(c, now)
+	}
+}
