@@ -262,7 +262,9 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 		}
 	}
 	if c.Action == ActionUpdate {
-		if _, err := js.UpdateConsumer(ctx, stream, c.consumer); err != nil {
+		if _, err := api.Asking(ctx, js, "CONSUMER.CREATE."+stream+"."+c.consumer.Durable, func(ctx context.Context) (natsjs.Consumer, error) {
+			return js.UpdateConsumer(ctx, stream, c.consumer)
+		}); err != nil {
 			return c, api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "update %s", c.Name)
 		}
 	}

@@ -3,7 +3,9 @@ package jetstream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,9 +230,87 @@ func TestADenialOfSomethingElseFencesNothing(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			if of, err := read(testContext(t)); err == nil || jetstream.Fenced(of) {
+			of, err := read(testContext(t))
+			if err == nil || jetstream.Fenced(of) {
 				t.Errorf("fenced: %v, %v", jetstream.Fenced(of), err)
 			}
+			if errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err) {
+				t.Errorf("%v is final", err)
+			}
 		})
+	}
+}
+
+// A follower of replies goes on if a read is not answered and something else was denied a moment ago.
+func TestADenialOfSomethingElseEndsNoFollow(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for name, answered := range map[string]string{"the first read": "", "a scan": "DIRECT.GET.AEE_REPLY."} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own := denied(t, "aee.journal.agent.b.x")
+			nc := own.Conn()
+			var all atomic.Bool
+			lost := make(chan struct{}, 100)
+			if _, err := nc.Subscribe("lost.>", func(msg *nats.Msg) {
+				to := strings.TrimPrefix(msg.Subject, "lost.")
+				if all.Load() || answered != "" && strings.HasPrefix(to, answered) {
+					_ = nc.PublishRequest("$JS.API."+to, msg.Reply, msg.Data)
+					return
+				}
+				lost <- struct{}{}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			js, err := natsjs.NewWithAPIPrefix(nc, "lost")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply := jetstream.Reply{Entity: "human.a", TaskID: "t", MsgID: "1", Data: []byte("x"), Header: nats.Header{jetstream.HeaderSeq: {"2"}}}
+			if err := jetstream.NewReplies(own, subject.Map{}).Publish(testContext(t), reply); err != nil {
+				t.Fatal(err)
+			}
+			got := make(chan string, 1)
+			go func() {
+				for m, err := range jetstream.NewReplies(js, subject.Map{}).Follow(testContext(t), "human.a", "t", jetstream.FollowOptions{}) {
+					got <- fmt.Sprint(string(m.Data), err)
+					return
+				}
+			}()
+			natstest.Within(t, "a read", lost)
+			all.Store(true)
+			if got := natstest.Within(t, "the reply", got); got != "x<nil>" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// A worker that may not update its consumers opens them as they are.
+func TestADeniedUpdateOfAConsumerIsHeard(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.CONSUMER.CREATE.>"}}}},
+	}})
+	js := connect(t, srv, nats.UserInfo("all", "p"))
+	apply(t, js, jetstream.Options{})
+	specs, err := jetstream.Consumers(subject.Map{}, "agent.x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range specs {
+		cfg := s.Config
+		cfg.MaxDeliver, cfg.Metadata = 7, nil // as an older release made it
+		if _, err := js.CreateConsumer(testContext(t), s.StreamName(subject.Map{}), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := jetstream.NewQueue(connect(t, srv, nats.UserInfo("worker", "p")), subject.Map{}).Lane("agent.x", creating)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Open(testContext(t)); err != nil || !jetstream.Fenced(l) {
+		t.Errorf("error %v, an operator makes the consumers: %t", err, jetstream.Fenced(l))
 	}
 }

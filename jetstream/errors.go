@@ -45,7 +45,8 @@ var (
 )
 
 // Away reports temporary errors of JetStream, which a retry may not meet: it does not
-// answer, has no leader, is full, or did not confirm a write.
+// answer, has no leader, is full, or did not confirm a write. Such an error is an [ErrDenied] too
+// if the server has denied something else shortly before, which may be why it does not answer.
 func Away(err error) bool { return api.Away(err) }
 
 // Off reports whether an [ErrUnavailable] means that the server or the account has no JetStream.

@@ -187,7 +187,7 @@ func (s *records) landed(ctx context.Context, newest state.Record, data []byte, 
 		return 0, nil
 	}
 	history, err := s.states.History(ctx, newest.ID)
-	if errors.Is(err, jetstream.ErrDenied) {
+	if errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err) {
 		return 0, fmt.Errorf("%w: other clients keep writing to it", ErrLost)
 	}
 	for _, rec := range history {

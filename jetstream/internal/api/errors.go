@@ -186,9 +186,10 @@ func isFull(err error) bool {
 	return errors.As(err, &refusal) && refusal.ErrorCode == jsStoreFailed && strings.Contains(refusal.Description, "maximum")
 }
 
-// Away reports temporary errors, which a retry may not meet.
+// Away reports temporary errors, which a retry may not meet. A denial that is a guess is one: no
+// answer came.
 func Away(err error) bool {
-	for _, e := range []error{ErrUncertain, ErrUnavailable, ErrFull, natsjs.ErrNoStreamResponse} {
+	for _, e := range []error{ErrUncertain, ErrUnavailable, ErrFull, natsjs.ErrNoStreamResponse, errGuessed} {
 		if errors.Is(err, e) {
 			return true
 		}

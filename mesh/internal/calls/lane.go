@@ -93,7 +93,7 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	durable, err := d.Queue.Served(ctx, entity)
 	now = time.Now()
 	switch {
-	case errors.Is(err, jetstream.ErrDenied):
+	case errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err):
 		news = cachedLane{false, now.Add(laneKnown)}
 	case durable:
 		news = cachedLane{true, now.Add(laneKnown)}
