@@ -21,7 +21,7 @@ type session struct {
 	since time.Time
 	http  bool // requests have no common connection
 
-	listed int // bytes of the pages that the SDK may keep; guarded by link.mu
+	listed map[string]int // bytes of the pages that the SDK may keep, by cursor; guarded by link.mu
 }
 
 // attempt is one way to start a session.

@@ -344,3 +344,34 @@ func TestListsThatFailAreNotKept(t *testing.T) {
 		t.Errorf("the pages of one session have %d MiB, want at most the 8 MiB of one list and those of the last one", n)
 	}
 }
+
+// A page that is listed again replaces the one that the SDK keeps: the session stays.
+func TestAListThatFailsAgainAndAgainEndsNoSession(t *testing.T) {
+	t.Parallel()
+	var failed, sessions atomic.Int64
+	page := strings.Replace(listedAs(1), strings.Repeat("x", 1<<20), strings.Repeat("x", 3<<20), 1)
+	srv := httptest.NewServer(modern{func(w http.ResponseWriter, _ *http.Request, method string, p json.RawMessage) string {
+		switch {
+		case method == "server/discover":
+			sessions.Add(1)
+		case method == "tools/list" && strings.Contains(string(p), `"cursor":"`):
+			failed.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return "null"
+		case method == "tools/list":
+			return page
+		}
+		return ""
+	}})
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	src := open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it")
+	eventually(t, "five lists that fail", func() bool {
+		if _, err := src.Tools(t.Context()); err == nil {
+			t.Error("a list without its last page")
+		}
+		return failed.Load() >= 5
+	})
+	if n := sessions.Load(); n != 1 {
+		t.Errorf("%d sessions, want 1", n)
+	}
+}

@@ -294,7 +294,7 @@ func (l *link) changed(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true
-	s.listed = 0
+	clear(s.listed)
 }
 
 // drop closes a session that cannot be used.

@@ -111,7 +111,10 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 		}
 		size := pageCost + len(encode(page))
 		l.mu.Lock()
-		s.listed += size
+		if s.listed == nil {
+			s.listed = make(map[string]int)
+		}
+		s.listed[params.Cursor] = size
 		l.mu.Unlock()
 		if !reading.add(page.Tools) || page.NextCursor == "" || page.NextCursor == params.Cursor {
 			break
@@ -131,7 +134,11 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 func (l *link) hoards(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return s.listed > maxReceived && s.InitializeResult().ProtocolVersion >= "2026-07-28"
+	kept := 0
+	for _, size := range s.listed {
+		kept += size
+	}
+	return kept > maxReceived && s.InitializeResult().ProtocolVersion >= "2026-07-28"
 }
 
 // listing makes a catalogue from a server's list, page by page, so that a page

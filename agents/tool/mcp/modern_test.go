@@ -100,6 +100,39 @@ func TestAServerThatHoldsTheRequestAfterTheHandshakeIsAskedAgain(t *testing.T) {
 	}
 }
 
+// A server of 2026-07-28 that asks for no input has too much to do: the call is made again with its
+// state, and not without end.
+func TestAServerThatHasTooMuchToDoIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		busy, calls int32
+		want        error
+	}{"for a moment": {1, 2, nil}, "for long": {9, 3, tool.ErrUnavailable}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			srv := httptest.NewServer(modern{func(_ http.ResponseWriter, _ *http.Request, method string, p json.RawMessage) string {
+				if method != "tools/call" {
+					return ""
+				}
+				n := calls.Add(1)
+				if n > 1 && !strings.Contains(string(p), `"requestState":"s"`) {
+					t.Errorf("call %d: %s", n, p)
+				}
+				if n > c.busy {
+					return ""
+				}
+				return `{"resultType":"input_required","requestState":"s","inputRequests":{}}`
+			}})
+			t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+			greet := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))["greet"]
+			if got, err := greet.Call(t.Context(), nil); !errors.Is(err, c.want) || calls.Load() != c.calls {
+				t.Errorf("result %s, error %v, %d calls", got, err, calls.Load())
+			}
+		})
+	}
+}
+
 // A tool of protocol 2026-07-28 that asks for input gets no answer: its call has failed.
 func TestAToolThatAsksForInputIsNotAnswered(t *testing.T) {
 	t.Parallel()

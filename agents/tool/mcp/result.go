@@ -50,6 +50,9 @@ func (c *Config) resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessag
 		words := cmp.Or(c.shortened(why, maxErrorText), "the tool says that it failed, and not why")
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: words}
 	}
+	if busy(r) {
+		return nil, &tool.Error{Kind: tool.ErrUnavailable, Message: "the MCP server has too much to do; try again later"}
+	}
 	if r.NeedsInput() {
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: "the tool asks for input from a person, and no person can be asked here"}
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // KeyMeta is the member of a call's _meta with the call's idempotency key,
@@ -97,6 +99,10 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))
 	defer done() // closes the rest of its stream
 	answer, err := s.CallTool(calling, params)
+	for try := 1; err == nil && busy(answer) && try < busyTries && pause.For(ctx, time.Duration(try)*busyPause); try++ {
+		params.RequestState = answer.RequestState
+		answer, err = s.CallTool(calling, params)
+	}
 	var rpc *jsonrpc.Error
 	leave(err == nil || errors.As(err, &rpc) && !rejected(rpc))
 	if err == nil {
@@ -121,6 +127,15 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	err = t.link.classify(ctx, err, &seen, "the session with the MCP server "+t.link.name+" broke off during the call; whether it had an effect is unknown")
 	return nil, t.repeatable && rpc == nil && seen.status.Load() < http.StatusBadRequest, err
 }
+
+// A server that has too much to do asks for a call again (SEP-2322), at most busyTries times in all.
+const (
+	busyTries = 3
+	busyPause = 500 * time.Millisecond // grows by itself with each
+)
+
+// busy reports whether a server asks for the call again, and for nothing else.
+func busy(r *sdk.CallToolResult) bool { return r.NeedsInput() && len(r.InputRequests) == 0 }
 
 // classify converts an error of the SDK to one with a text for the model. The
 // text of a server's error is passed on like a result.
