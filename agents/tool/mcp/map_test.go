@@ -47,7 +47,8 @@ func TestResults(t *testing.T) {
 		{"an error without words", `{"isError":true,"content":[]}`, false, "", "tool : failed: the tool says that it failed, and not why"},
 		{"an error in structured content", `{"isError":true,"content":[],"structuredContent":{"code":9007199254740993}}`, false, "", `tool : failed: {"code":9007199254740993}`},
 		{"an error in a resource", `{"isError":true,"content":[{"type":"resource","resource":{"uri":"x:y","text":"the disk is full"}}]}`, false, "", `tool : failed: [{"type":"resource","text":"the disk is full","uri":"x:y"}]`},
-		{"a question", `{"resultType":"input_required","content":[]}`, false, "", "tool : failed: the tool asks for input from a person, and no person can be asked here"},
+		{"too much to do", `{"resultType":"input_required","content":[]}`, false, "", "tool : unavailable: the MCP server has too much to do; try again later"},
+		{"a question", `{"resultType":"input_required","content":[],"inputRequests":{"q":{"method":"roots/list","params":{}}}}`, false, "", "tool : failed: the tool asks for input from a person, and no person can be asked here"},
 	} {
 		got, err := mapped(t, tt.result, tt.schema)
 		if string(got) != tt.want || fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {
