@@ -425,3 +425,23 @@ func TestReferencesThatAreNoArray(t *testing.T) {
 		}
 	}
 }
+
+// What a record has is parsed whatever its size; all other rules hold.
+func TestParseStoredHasNoLimitOfBytes(t *testing.T) {
+	e := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{"text":"`+strings.Repeat("x", 2<<20)+`"}`))
+	data, err := e.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envelope.Parse(data); !errors.Is(err, envelope.ErrTooLarge) {
+		t.Errorf("Parse: %v", err)
+	}
+	if got, err := envelope.ParseStored(data); err != nil || len(got.Payload) != len(e.Payload) {
+		t.Errorf("ParseStored: %v", err)
+	}
+	for _, bad := range []string{"", "{}", string(data[:len(data)-1])} {
+		if _, err := envelope.ParseStored([]byte(bad)); err == nil {
+			t.Errorf("%d bytes were parsed", len(bad))
+		}
+	}
+}

@@ -54,6 +54,13 @@ var ErrTooLarge = errors.New("envelope too large")
 // an *[InvalidError], or wraps [ErrTooLarge].
 func Parse(data []byte) (*Envelope, error) { return ParseLimits(data, Limits{}) }
 
+// ParseStored is [Parse] for an envelope that is in memory already and was accepted under the
+// limits of a node or a server, such as one from a record or from the journal: it may be of any
+// size. The other limits are the defaults.
+func ParseStored(data []byte) (*Envelope, error) {
+	return ParseLimits(data, Limits{MaxBytes: len(data)})
+}
+
 // ParseLimits is [Parse] with the caller's limits.
 func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
 	limits = limits.withDefaults()

@@ -52,7 +52,7 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 		if c.Mesh.Task == nil {
 			continue
 		}
-		env, err := envelope.Parse(c.Mesh.Task)
+		env, err := envelope.ParseStored(c.Mesh.Task)
 		if err != nil || env.Corr != o.Corr {
 			continue
 		}

@@ -41,7 +41,7 @@ func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 // receiver's queue. A task that was submitted before has no second effect.
 func (rw *replyWriter) queueDelegated(r *Run) error {
 	c := r.cp.Load()
-	e, err := envelope.Parse(c.Mesh.Handed.Task)
+	e, err := envelope.ParseStored(c.Mesh.Handed.Task)
 	if err != nil {
 		return fmt.Errorf("the delegated task, in the run's record: %w", err)
 	}

@@ -49,7 +49,7 @@ func (r Record) endID() string {
 // and the store tell. The task is not known.
 func (r Record) ended() (*Checkpoint, error) {
 	e := r.End
-	reply, err := envelope.Parse(r.Data)
+	reply, err := envelope.ParseStored(r.Data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the reply of the run: %w", ErrInvalid, err)
 	}
@@ -74,9 +74,9 @@ func (r Record) ended() (*Checkpoint, error) {
 // what the reply tells of it: who gave the task to whom, its ids and its intent.
 func (c *Checkpoint) ReadTask() (*envelope.Envelope, error) {
 	if c.Mesh.Task != nil || !c.Terminal() {
-		return envelope.Parse(c.Mesh.Task)
+		return envelope.ParseStored(c.Mesh.Task)
 	}
-	reply, err := envelope.Parse(c.Mesh.Reply)
+	reply, err := envelope.ParseStored(c.Mesh.Reply)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	case f.TaskID == "" || f.TaskID == c.Mesh.TaskID:
 		return nil, errors.New("the fork needs a task id of its own")
 	}
-	task, err := envelope.ParseLimits(c.Mesh.Task, envelope.Limits{MaxBytes: len(c.Mesh.Task)})
+	task, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return nil, fmt.Errorf("its task: %w", err)
 	}

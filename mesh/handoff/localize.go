@@ -47,7 +47,7 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 // judgeTask checks that the task of a run is for this run, and records what its signature proves
 // here. If nothing proves the sender, only the platform vouches for it ([state.Mesh.Vouched]).
 func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
-	task, err := envelope.Parse(m.Task)
+	task, err := envelope.ParseStored(m.Task)
 	switch {
 	case err != nil:
 		return err

@@ -45,7 +45,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 			return Receipt{}, err
 		}
 		if out.Reply != nil {
-			reply, err := envelope.Parse(out.Reply)
+			reply, err := envelope.ParseStored(out.Reply)
 			if err != nil {
 				return Receipt{}, fmt.Errorf("the reply in the run's record: %w", err)
 			}

@@ -155,7 +155,7 @@ func (p *Platform) confirmed(ctx context.Context, c *state.Checkpoint, v transfe
 // endedWith returns the terminal envelope in a receipt, after comparing its hash with the
 // verdict's.
 func endedWith(v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
-	reply, err := envelope.Parse(receipt.Reply)
+	reply, err := envelope.ParseStored(receipt.Reply)
 	if err != nil {
 		return nil, fmt.Errorf("the reply in the receipt: %w", err)
 	}
@@ -172,7 +172,7 @@ func (p *Platform) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, si
 	if !reply.Type.Terminal() {
 		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", transfer.ErrTokenState, reply.Type)
 	}
-	task, err := envelope.Parse(c.Mesh.Task)
+	task, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return nil, fmt.Errorf("the task in the run's record: %w", err)
 	}
@@ -193,7 +193,7 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 	if !what.tell {
 		return nil
 	}
-	task, err := envelope.Parse(c.Mesh.Task)
+	task, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return fmt.Errorf("the task in the run's record: %w", err)
 	}

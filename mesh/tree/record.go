@@ -37,7 +37,7 @@ func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 	if e := c.Doc.Error; e != nil && f.own.state == Failed {
 		f.own.code, f.own.message = e.Code, e.Message
 	}
-	if reply, err := envelope.Parse(m.Reply); err == nil {
+	if reply, err := envelope.ParseStored(m.Reply); err == nil {
 		f.answered(reply)
 	}
 	b.below(m, at)

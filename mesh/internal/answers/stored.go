@@ -115,7 +115,7 @@ func refusedAt(h nats.Header) uint64 {
 
 // End returns the terminal reply in the last checkpoint of an ended run.
 func End(c *state.Checkpoint, task *envelope.Envelope) (Stored, error) {
-	reply, err := envelope.Parse(c.Mesh.Reply)
+	reply, err := envelope.ParseStored(c.Mesh.Reply)
 	if err != nil {
 		return Stored{}, err
 	}

@@ -160,7 +160,7 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && o.Signer != nil {
 		return nil, false
 	}
-	was, err = envelope.Parse(c.Mesh.Task)
+	was, err = envelope.ParseStored(c.Mesh.Task)
 	if err != nil || was.ID != task.ID || was.From != task.From || was.To != task.To || was.ReplyTo != task.ReplyTo || was.Corr != task.Corr {
 		return nil, false
 	}

@@ -155,7 +155,7 @@ func (j *Journal) Find(ctx context.Context, entity, id string) (*envelope.Envelo
 	if err != nil {
 		return nil, err
 	}
-	return envelope.Parse(raw)
+	return envelope.ParseStored(raw)
 }
 
 // maxRefuted bounds the ids whose refutations a process remembers, and

@@ -166,7 +166,7 @@ func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Mom
 	}
 	if v.Vouched != "" {
 		from := "?"
-		if task, err := envelope.Parse(c.Mesh.Task); err == nil {
+		if task, err := envelope.ParseStored(c.Mesh.Task); err == nil {
 			from = task.From
 		}
 		a.Term.Line("sent by %s, by the word of %s: no key that is trusted here proves it", term.OneLine(from), term.OneLine(v.Vouched))

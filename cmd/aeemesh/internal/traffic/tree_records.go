@@ -126,7 +126,7 @@ func (r *treeReader) add(runs *runs.Store, f treeRecord) {
 	case f.run != nil:
 		r.addRun(runs, *f.run)
 	case f.reply != nil:
-		if reply, err := envelope.Parse(f.reply.Data); err == nil {
+		if reply, err := envelope.ParseStored(f.reply.Data); err == nil {
 			r.builder.Answer(f.task, f.reply.Time, reply)
 		}
 	}
@@ -238,7 +238,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	if err != nil {
 		return err
 	}
-	reply, err := envelope.Parse(msg.Data)
+	reply, err := envelope.ParseStored(msg.Data)
 	if err != nil {
 		return err
 	}
