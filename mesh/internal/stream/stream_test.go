@@ -451,3 +451,38 @@ func TestForgedTextWasNotSent(t *testing.T) {
 		t.Errorf("after a high number the next owner goes on after envelope %d, with the text %q, gap %t", next.seq, next.text, next.gap)
 	}
 }
+
+// Where signatures are optional, every user who may publish replies can give a number; one that no
+// record can hold is not continued. Numbers that follow one another count, however high.
+func TestANumberThatNoRecordHoldsIsNotContinued(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	say := func(seq int) {
+		t.Helper()
+		reply, err := sending{}.Encode(seq, textPayload("said "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.MsgID = envelope.NewID() // the server must not take a repeated number for a duplicate
+		if err := lane.Replies.Publish(t.Context(), reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(seq int) {
+		t.Helper()
+		if next := owner(t, lane, c); next.seq != seq {
+			t.Errorf("the next owner goes on after envelope %d, want %d", next.seq, seq)
+		}
+	}
+	say(1)
+	say(1<<53 + 1)
+	say(math.MaxInt)
+	say(maxSeq + 1)
+	want(1)
+	say(maxSeq)
+	want(maxSeq)
+	say(maxSeq + 1)
+	say(maxSeq + 2)
+	say(maxSeq + 4)
+	want(maxSeq + 2)
+}
