@@ -34,9 +34,13 @@ func Retrying(ctx context.Context, retries int, told func(attempt int, wait time
 	}
 }
 
+// maxPause bounds the backoff_ms that is waited for. A peer may ask for a long pause, and the caller's
+// deadline ends it; the bound only keeps the arithmetic from overflowing.
+const maxPause = 24 * time.Hour
+
 // WorthRetrying returns the error if it says that the task was not begun and a retry may
-// succeed, else nil. It also returns how long to wait: the agent's backoff_ms, or an
-// exponential backoff if that is longer, with jitter.
+// succeed, else nil. It also returns how long to wait: the agent's backoff_ms, at
+// most a day, or an exponential backoff if that is longer, with jitter of half of it.
 func WorthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 	var e *envelope.Error
 	if !errors.As(err, &e) {
@@ -51,6 +55,6 @@ func WorthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 	default:
 		return nil, 0
 	}
-	wait := max(e.Backoff(), 50*time.Millisecond<<min(attempt, 6))
+	wait := max(min(e.Backoff(), maxPause), 50*time.Millisecond<<min(attempt, 6))
 	return e, wait/2 + rand.N(wait)
 }
