@@ -6,8 +6,8 @@
 //	err = server.ServeTLS(listener, cert, key)
 //
 //	client, err := handoff.NewClient("https://berlin.example:7443", handoff.ClientOptions{})
-//	err = client.Send(ctx, token, document)
-//	outcome, err := client.Commit(ctx, request)
+//	staged, err := client.Send(ctx, token, document)
+//	outcome, err := client.Commit(ctx, id, request)
 //
 // docs/migration.md has the protocol for other languages.
 //
