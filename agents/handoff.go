@@ -134,7 +134,8 @@ func saidOutput(content string) json.RawMessage {
 // beginDelegated begins a run with the state that came with a delegated task. This
 // agent's own system prompt comes first, and its own tools, constraints and
 // turn limit hold; the earlier conversation is continued. It reports false if
-// no state came with the task.
+// no conversation came with the task, or if the run merges the outputs of a
+// swarm, which that conversation does not contain.
 func (l *loop) beginDelegated(ctx context.Context, task *mesh.Task, r *run, system string) (bool, error) {
 	cp, err := task.HandedState(ctx)
 	if err != nil || cp == nil {
@@ -150,7 +151,7 @@ func (l *loop) beginDelegated(ctx context.Context, task *mesh.Task, r *run, syst
 		}
 	}
 	talk := orchestrate.Passed(cp.Messages())
-	if len(talk) == 0 {
+	if len(talk) == 0 || r.merges {
 		return false, nil
 	}
 	chain := task.Chain()

@@ -169,18 +169,25 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 	if r.tools, err = l.tools.offer(ctx); err != nil {
 		return err
 	}
-	if cp == nil || len(cp.Doc.Conversation) == 0 {
+	switch {
+	case cp == nil || len(cp.Doc.Conversation) == 0:
 		if taken, err := l.beginDelegated(ctx, task, r, system); err != nil || taken {
 			return err
 		}
-		r.phase, r.taskFirst = phaseModel, true
-		r.messages = []model.Message{model.System(system), model.User(taskMessage(ctx, r.input))}
-		if context := l.referred(ctx, task); context != "" {
-			r.messages = append(r.messages, model.User(context))
+	case r.merges && len(cp.Mesh.Loop) == 0: // another platform's conversation, in which the outputs are not
+		r.rewrite = true
+		if err := l.loadMemory(ctx, task, r, cp); err != nil {
+			return err
 		}
-		return nil
+	default:
+		return l.restore(ctx, task, r, cp, system)
 	}
-	return l.restore(ctx, task, r, cp, system)
+	r.phase, r.taskFirst = phaseModel, true
+	r.messages = []model.Message{model.System(system), model.User(taskMessage(ctx, r.input))}
+	if context := l.referred(ctx, task); context != "" {
+		r.messages = append(r.messages, model.User(context))
+	}
+	return nil
 }
 
 // step takes one step. Between two steps no call is under way.

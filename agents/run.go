@@ -29,6 +29,7 @@ type run struct {
 	progress
 	journal journal
 	input   json.RawMessage // the input of the work: the task's payload, or what a team made of it
+	merges  bool            // the input contains the outputs of a swarm's members; an earlier conversation does not
 	id      string
 	tools   *offered
 

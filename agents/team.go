@@ -55,6 +55,7 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	var own orchestrate.AgentModel
 	if t.loop != nil {
 		m = newAgentModel(t.loop, task)
+		m.r.merges = t.team.Plan().Pattern == orchestrate.Swarm
 		own = m
 	}
 	res, err := t.team.Handle(ctx, task, own)
