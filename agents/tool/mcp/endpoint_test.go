@@ -312,6 +312,19 @@ func TestAListIsReadWithinABoundOfWhatIsReceived(t *testing.T) {
 	}
 }
 
+// failToList lists the tools of a server until that has failed four times.
+func failToList(t *testing.T, srv *httptest.Server, failed *atomic.Int64) {
+	t.Helper()
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	src := open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it")
+	eventually(t, "four lists that fail", func() bool {
+		if _, err := src.Tools(t.Context()); err == nil {
+			t.Error("a list without its last page")
+		}
+		return failed.Load() >= 4
+	})
+}
+
 // The SDK keeps the pages of lists that fail as long as the session lasts: the session ends before
 // they become many.
 func TestListsThatFailAreNotKept(t *testing.T) {
@@ -338,14 +351,7 @@ func TestListsThatFailAreNotKept(t *testing.T) {
 		}
 		return ""
 	}})
-	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	src := open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it")
-	eventually(t, "four lists that fail", func() bool {
-		if _, err := src.Tools(t.Context()); err == nil {
-			t.Error("a list without its last page")
-		}
-		return failed.Load() >= 4
-	})
+	failToList(t, srv, &failed)
 	if n := most.Load(); n > 12 {
 		t.Errorf("the pages of one session have %d MiB, want at most the 8 MiB of one list and those of the last one", n)
 	}
@@ -372,14 +378,7 @@ func TestAListThatFailsAgainAndAgainEndsNoSession(t *testing.T) {
 		}
 		return ""
 	}})
-	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	src := open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it")
-	eventually(t, "four lists that fail", func() bool {
-		if _, err := src.Tools(t.Context()); err == nil {
-			t.Error("a list without its last page")
-		}
-		return failed.Load() >= 4
-	})
+	failToList(t, srv, &failed)
 	if n := sessions.Load(); n != 1 {
 		t.Errorf("%d sessions, want 1", n)
 	}
