@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/canceltree"
@@ -145,5 +146,55 @@ func TestLiveTaskOfAnotherIsNoOperatorsToEnd(t *testing.T) {
 			r.control(cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID)))
 		}
 		within(t, "its end", answer)
+	}
+}
+
+// A run that waits for a person has no message in the queue. If its agent has no worker, the
+// cancel is queued: it is not taken for a cancel of a task that does not exist.
+func TestACancelOfAWaitingRunThatNoWorkerServes(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	agent := mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour}}
+	first := r.serve(r.lane(mesh.Config{}), agent)
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	r.asked(client, bob)
+	r.waits(task)
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	type outcome struct {
+		got intents.CommandResult
+		err error
+	}
+	over := make(chan outcome, 1)
+	go func() {
+		got, _, err := canceltree.Cancel(ctxFor(t), client, slog.New(slog.DiscardHandler), reviewer, intents.CancelTask{ID: task.ID})
+		over <- outcome{got, err}
+	}()
+	eventually(t, "the cancel waits in the queue", func() bool {
+		select {
+		case o := <-over:
+			t.Fatalf("%+v", o)
+		default:
+		}
+		waiting := 0
+		for _, priority := range subject.Priorities() {
+			for _, err := range client.Durable().Queue.Peek(ctxFor(t), priority, reviewer, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				waiting++
+			}
+		}
+		return waiting == 1
+	})
+	r.serve(r.lane(mesh.Config{}), agent)
+	if o := within(t, "the cancel's answer", over); o.err != nil || !o.got.Cancelled {
+		t.Errorf("%+v", o)
+	}
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
+		t.Errorf("the run ended with %v", err)
 	}
 }

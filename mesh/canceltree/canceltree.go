@@ -63,7 +63,7 @@ const (
 // agent that has no worker at the moment. Without Cancel, each worker cancels only the
 // tasks that its own run sent.
 //
-// A task that no worker has begun is withdrawn from the queue where the node may do that
+// A task that no worker has begun, and that has no run, is withdrawn from the queue where the node may do that
 // (CancelQueued of [mesh.Node]); the status is then [StatusWithdrawn]. log, which must not be nil,
 // gets the reason if a task was not withdrawn.
 func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity string, cmd intents.CancelTask) (out intents.CommandResult, below Below, err error) {
@@ -82,7 +82,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 	reply, err := node.TryCommand(ctx, e)
 	answered := err == nil
 	if mesh.IsUnanswered(err) && ctx.Err() == nil {
-		if cmd.ID != "" && withdrawn(ctx, node, log, entity, cmd, &err) {
+		if cmd.ID != "" && known && (before == nil || before.Terminal()) && withdrawn(ctx, node, log, entity, cmd, &err) {
 			return intents.CommandResult{Cancelled: err == nil, Status: StatusWithdrawn}, below, err
 		}
 		_, err = node.Submit(ctx, e, mesh.SubmitOptions{})
