@@ -426,8 +426,9 @@ func TestReferencesThatAreNoArray(t *testing.T) {
 	}
 }
 
-// What a record has is parsed whatever its size; all other rules hold.
-func TestParseStoredHasNoLimitOfBytes(t *testing.T) {
+// What a record has is parsed whatever its size, however deep it is, and with any number of
+// values; all other rules hold.
+func TestParseStoredHasNoLimitOfSize(t *testing.T) {
 	e := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{"text":"`+strings.Repeat("x", 2<<20)+`"}`))
 	data, err := e.AppendJSON(nil)
 	if err != nil {
@@ -438,6 +439,20 @@ func TestParseStoredHasNoLimitOfBytes(t *testing.T) {
 	}
 	if got, err := envelope.ParseStored(data); err != nil || len(got.Payload) != len(e.Payload) {
 		t.Errorf("ParseStored: %v", err)
+	}
+	wide := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage("["+strings.Repeat("1,", envelope.DefaultMaxValues)+"1]"))
+	deep := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(strings.Repeat("[", 100)+strings.Repeat("]", 100)))
+	for name, e := range map[string]*envelope.Envelope{"wide": wide, "deep": deep} {
+		data, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := envelope.Parse(data); err == nil {
+			t.Errorf("%s: within the default limits", name)
+		}
+		if _, err := envelope.ParseStored(data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for _, bad := range []string{"", "{}", string(data[:len(data)-1])} {
 		if _, err := envelope.ParseStored([]byte(bad)); err == nil {

@@ -56,9 +56,9 @@ func Parse(data []byte) (*Envelope, error) { return ParseLimits(data, Limits{}) 
 
 // ParseStored is [Parse] for an envelope that is in memory already and was accepted under the
 // limits of a node or a server, such as one from a record or from the journal: it may be of any
-// size. The other limits are the defaults.
+// size, with any number of values, and as deep as [Limits] can allow.
 func ParseStored(data []byte) (*Envelope, error) {
-	return ParseLimits(data, Limits{MaxBytes: len(data)})
+	return ParseLimits(data, Limits{MaxBytes: len(data), MaxDepth: hardDepth, MaxValues: len(data)})
 }
 
 // ParseLimits is [Parse] with the caller's limits.

@@ -243,7 +243,7 @@ func (r *Run) sameTask(rec *state.Record, c *state.Checkpoint) (bool, error) {
 	if err != nil || bytes.Equal(raw, c.Mesh.Task) {
 		return err == nil, err
 	}
-	was, err := envelope.ParseLimits(c.Mesh.Task, r.lane.host.node.limits)
+	was, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return false, nil
 	}

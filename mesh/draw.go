@@ -232,7 +232,7 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 	if err != nil || c.Mesh.Task == nil {
 		return err
 	}
-	env, err := envelope.ParseLimits(c.Mesh.Task, ds.host.node.limits)
+	env, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return err
 	}

@@ -150,6 +150,30 @@ func TestARunWithALargeTaskWakes(t *testing.T) {
 	}
 }
 
+// A run whose task came as CBOR wakes also if the task takes more room as JSON, in which form the
+// record has it, than a message may have.
+func TestARunWakesWhoseTaskIsTooLargeAsJSON(t *testing.T) {
+	t.Parallel()
+	const limit = 64 << 10
+	r := (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: limit})}).under("")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour, payload: json.RawMessage(`{}`)}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"text":"`+strings.Repeat(`\n`, limit*2/3)+`"}`)
+	if _, err := client.Submit(ctxFor(t), task, mesh.SubmitOptions{CBOR: true}); err != nil {
+		t.Fatal(err)
+	}
+	ask := r.asked(client, bob)
+	if c := r.waits(task); len(c.Mesh.Task) <= limit {
+		t.Fatalf("the task has %d bytes as JSON: they fit a message", len(c.Mesh.Task))
+	}
+	if err := client.AnswerPersonTask(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+}
+
 // What a person has answered is final: an error that says that it may be retried does not
 // have the person asked again.
 func TestAPersonsErrorIsNotRetried(t *testing.T) {

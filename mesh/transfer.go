@@ -34,7 +34,7 @@ func newTransfers(l *lane) *transfers {
 // runOf makes a Run of a record that this worker owns, or may soon own. Its handler
 // has not begun.
 func (tr *transfers) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
-	env, err := envelope.ParseLimits(c.Mesh.Task, tr.host.node.limits)
+	env, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return nil, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
 	}

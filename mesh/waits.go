@@ -108,7 +108,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 	if why := run.Due(c, now); why != "" {
 		return why, nil
 	}
-	task, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
+	task, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
 		return "", err
 	}

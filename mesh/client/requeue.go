@@ -15,12 +15,25 @@ import (
 // Requeue submits the task of a run that goes on to the queue again, with a header
 // that names the run. The message gets the next higher priority, because the run has
 // waited in the queue before: so it is drawn ahead of tasks of its own priority that
-// have not begun. The run's record keeps its own priority for everything else.
+// have not begun. The run's record keeps its own priority for everything else. The task is
+// encoded as it came: the record has it as JSON, which may be larger than a message if it came as
+// CBOR.
 func Requeue(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
 	m := &c.Mesh
+	body, header := []byte(m.Task), nats.Header{wire.HeaderRun: {c.Doc.RunID}}
+	if m.CBOR {
+		task, err := envelope.ParseStored(m.Task)
+		if err != nil {
+			return jetstream.Submitted{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+		}
+		if body, err = task.AppendCBOR(nil); err != nil {
+			return jetstream.Submitted{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+		}
+		header.Set(wire.HeaderContentType, envelope.ContentCBOR)
+	}
 	return q.Submit(ctx, jetstream.Submission{
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
-		Data: m.Task, Header: nats.Header{wire.HeaderRun: {c.Doc.RunID}},
+		Data: body, Header: header,
 	})
 }
 
