@@ -13,19 +13,31 @@ import (
 )
 
 // ResolveKey gets an adapter's API key, which is read at each call; "" if there
-// is none. Its error is an [ErrAuth], or the context's own.
+// is none. Its errors are those of [KeyFailure].
 func ResolveKey(ctx context.Context, key func(context.Context) (string, error)) (string, error) {
 	if key == nil {
 		return "", nil
 	}
 	k, err := key(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return "", Errorf(ErrAuth, "resolve the key: %w", err)
+		return "", KeyFailure(ctx, "key", err)
 	}
 	return strings.TrimSpace(k), nil
+}
+
+// KeyFailure returns the error of a call whose credential (what: "key", "token") could not be
+// read: the context's own if the context has ended, and an err that is an [*Error] unchanged. Any
+// other is an [ErrAuth]. So a function that reads a credential returns an [ErrUnavailable] if a
+// retry may help, as when a vault does not answer.
+func KeyFailure(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var failed *Error
+	if errors.As(err, &failed) {
+		return err
+	}
+	return Errorf(ErrAuth, "resolve the %s: %w", what, err)
 }
 
 // LimitBody limits a response's body to n bytes; reading further fails with

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,6 +48,28 @@ func TestErrorfKeepsTheCause(t *testing.T) {
 	}
 	if e := model.Errorf(model.ErrAuth, "no key"); e.Err != nil {
 		t.Errorf("cause from nowhere: %v", e.Err)
+	}
+}
+
+func TestAKeyThatCannotBeReadNowIsNoWrongKey(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	now := model.Errorf(model.ErrUnavailable, "the vault does not answer")
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		"a plain error":   {t.Context(), errors.New("it is not set"), "model refused the credential: resolve the key: it is not set"},
+		"one of the port": {t.Context(), now, "model unavailable: the vault does not answer"},
+		"wrapped":         {t.Context(), fmt.Errorf("read it: %w", now), "read it: model unavailable: the vault does not answer"},
+		"a context's end": {ended, now, "context canceled"},
+	} {
+		key, err := model.ResolveKey(c.ctx, func(context.Context) (string, error) { return "k", c.err })
+		if key != "" || err == nil || err.Error() != c.want || c.ctx.Err() == nil && !errors.Is(err, c.err) {
+			t.Errorf("%s: key %q, error %v, want %s", name, key, err, c.want)
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ type Config struct {
 	Model string
 	// Batch is the maximum number of texts in one request. Default DefaultBatch.
 	Batch int
-	// Key returns the API key, once for each Embed. Nil, or an empty key, sends none.
+	// Key returns the API key, once for each Embed. Nil, or an empty key, sends none. Its errors
+	// become those of [model.KeyFailure].
 	Key func(ctx context.Context) (string, error)
 	// KeyHeader is the header that carries the key. Default Authorization.
 	KeyHeader string

@@ -335,6 +335,11 @@ func TestKeyIsResolvedAtEachCall(t *testing.T) {
 	if !errors.Is(err, model.ErrAuth) || !errors.Is(err, keyErr) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
 		t.Errorf("error %v after %d requests", err, len(c.bodies))
 	}
+	keyErr = fmt.Errorf("read it: %w", &model.Error{Kind: model.ErrUnavailable, Message: "the vault does not answer"})
+	var failed *model.Error
+	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 3 {
+		t.Errorf("a key that cannot be read now: error %v after %d requests", err, len(c.bodies))
+	}
 }
 
 func TestNothingComesFromTheEnvironment(t *testing.T) {

@@ -27,8 +27,9 @@ type Config struct {
 	BaseURL string
 
 	// Key returns the credentials, in one of the forms that the package comment lists. Each
-	// Generate calls it once, so concurrent calls of Generate call it concurrently. The text of its
-	// error becomes part of an ErrAuth. Nil means AWS's default chain.
+	// Generate calls it once, so concurrent calls of Generate call it concurrently. An error that is
+	// a *model.Error becomes Generate's, as an ErrUnavailable of a vault that does not answer; the
+	// text of any other becomes part of an ErrAuth. Nil means AWS's default chain.
 	Key func(ctx context.Context) (string, error)
 
 	// HTTPClient sends the requests; its CheckRedirect is not used. Default: a client of this

@@ -66,10 +66,7 @@ func (m *Model) access(ctx context.Context) (*access, error) {
 	}
 	key, err := m.cfg.Key(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, model.Errorf(model.ErrAuth, "resolve the key: %w", err)
+		return nil, model.KeyFailure(ctx, "key", err)
 	}
 	if key = strings.TrimSpace(key); key == "" {
 		return nil, model.Errorf(model.ErrAuth, "the key is empty")

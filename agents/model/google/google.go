@@ -46,9 +46,10 @@ type Config struct {
 	Project, Location string
 
 	// Key returns an API key, and Token an OAuth 2 access token. Each Generate calls them once, so
-	// concurrent calls of Generate call them concurrently. The text of an error becomes part of an
-	// ErrAuth. Gemini uses Key, Vertex one of the two; with nil none is sent. [Credentials] makes a
-	// Token from Google's application default credentials.
+	// concurrent calls of Generate call them concurrently. An error that is a *model.Error becomes
+	// Generate's, as an ErrUnavailable of a vault that does not answer; the text of any other
+	// becomes part of an ErrAuth. Gemini uses Key, Vertex one of the two; with nil none is sent.
+	// [Credentials] makes a Token from Google's application default credentials.
 	Key   func(ctx context.Context) (string, error)
 	Token func(ctx context.Context) (string, error)
 

@@ -25,10 +25,7 @@ func (m *Model) credential(ctx context.Context) (secret string, header http.Head
 		return "", header, nil
 	}
 	if secret, err = resolve(ctx); err != nil {
-		if ctx.Err() != nil {
-			return "", nil, ctx.Err()
-		}
-		return "", nil, model.Errorf(model.ErrAuth, "resolve the %s: %w", what, err)
+		return "", nil, model.KeyFailure(ctx, what, err)
 	}
 	if secret = strings.TrimSpace(secret); secret != "" {
 		header.Set(name, prefix+secret)

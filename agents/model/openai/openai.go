@@ -44,8 +44,9 @@ type Config struct {
 	KeyHeader string
 
 	// Key returns the API key. Each Generate calls it once, so concurrent calls of Generate call it
-	// concurrently. The text of its error becomes part of an ErrAuth. With nil, or for an empty
-	// key, no key is sent.
+	// concurrently. An error that is a *model.Error becomes Generate's, as an ErrUnavailable of a
+	// vault that does not answer; the text of any other becomes part of an ErrAuth. With nil, or
+	// for an empty key, no key is sent.
 	Key func(ctx context.Context) (string, error)
 
 	// HTTPClient sends the requests. Default: a client of this Model's own with the settings of the
