@@ -2,14 +2,23 @@ package google
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"sync"
+	"time"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 const scope = "https://www.googleapis.com/auth/cloud-platform"
@@ -18,7 +27,8 @@ const scope = "https://www.googleapis.com/auth/cloud-platform"
 // the credentials of a service account, a user or an external account. If file is empty, they come
 // from the file that GOOGLE_APPLICATION_CREDENTIALS names, from the one that gcloud has written, or
 // from the metadata server. Nothing is read before the first call. Tokens are cached until shortly
-// before they expire. client fetches the tokens; nil means the library's own client.
+// before they expire. client fetches the tokens; nil means the library's own client. If the token
+// endpoint cannot be reached, or has too much to do, the error is a model.ErrUnavailable.
 func Credentials(file string, client *http.Client) func(ctx context.Context) (string, error) {
 	var mu sync.Mutex
 	var creds *auth.Credentials
@@ -37,14 +47,42 @@ func Credentials(file string, client *http.Client) func(ctx context.Context) (st
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
-			var refused *auth.Error
-			if errors.As(err, &refused) && refused.Response != nil { // its text quotes the answer
-				return "", fmt.Errorf("fetch a token: HTTP %d", refused.Response.StatusCode)
-			}
-			return "", errors.New("fetch a token: the token endpoint does not answer as it should")
+			return "", unfetched(err)
 		}
 		return token.Value, nil
 	}
+}
+
+// status finds the HTTP status in those errors of the library that have it in their text alone,
+// before what the server says.
+var status = pattern.Of(`^[a-z: ]*(?:status code|compute: Received) (\d{3})\b`)
+
+// unfetched returns the error of a token that could not be fetched, without the texts of the library,
+// which quote the answer. It is a model.ErrUnavailable if it says nothing about the credentials.
+func unfetched(err error) error {
+	code, after := 0, time.Duration(0)
+	var refused *auth.Error
+	if errors.As(err, &refused) && refused.Response != nil {
+		code, after = refused.Response.StatusCode, model.RetryAfter(refused.Response.Header, time.Now())
+	} else if found := status.RE().FindStringSubmatch(err.Error()); found != nil {
+		code, _ = strconv.Atoi(found[1])
+	}
+	var request *url.Error
+	var connection *net.OpError
+	var syntax *json.SyntaxError
+	switch {
+	case code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout:
+		e := model.Errorf(model.ErrUnavailable, "fetch a token: HTTP %d", code)
+		e.RetryAfter = after
+		return e
+	case code != 0:
+		return fmt.Errorf("fetch a token: HTTP %d", code)
+	case errors.As(err, &request), errors.As(err, &connection), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.DeadlineExceeded):
+		return model.Errorf(model.ErrUnavailable, "fetch a token: the token endpoint cannot be reached")
+	case errors.As(err, &syntax): // a proxy's page, perhaps
+		return model.Errorf(model.ErrUnavailable, "fetch a token: the token endpoint does not answer as it should")
+	}
+	return errors.New("fetch a token: the token endpoint does not answer as it should")
 }
 
 func find(file string, client *http.Client) (*auth.Credentials, error) {

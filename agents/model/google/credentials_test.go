@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +15,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/google"
 )
 
@@ -97,6 +101,96 @@ func TestCredentialsThatAreNone(t *testing.T) {
 	for _, file := range []string{filepath.Join(dir, "none.json"), odd} {
 		if token, err := google.Credentials(file, nil)(t.Context()); err == nil || token != "" || hasKey(err.Error()) {
 			t.Errorf("%s: token %q, error %v", file, token, err)
+		}
+	}
+}
+
+// answers makes a client that gets a status and a body at a host, and a subject's token at any other.
+func answers(host string, status int, body string) *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		rec := httptest.NewRecorder()
+		if r.URL.Host == host {
+			rec.Header().Set("Retry-After", "7")
+			rec.WriteHeader(status)
+			io.WriteString(rec, body)
+		} else {
+			io.WriteString(rec, "subject-token")
+		}
+		return rec.Result(), nil
+	})}
+}
+
+// A token endpoint that fails for a moment says nothing about the credentials: another try may have a
+// token. What the endpoint or the network says is not part of the error.
+func TestTokensThatCannotBeFetchedNow(t *testing.T) {
+	t.Parallel()
+	service := serviceAccount(t, "https://tokens.example/token")
+	federated := filepath.Join(t.TempDir(), "federated.json")
+	if err := os.WriteFile(federated, []byte(`{"type":"external_account","audience":"//iam.googleapis.com/pool","subject_token_type":"urn:ietf:params:oauth:token-type:jwt",
+		"token_url":"https://sts.googleapis.com/v1/token","credential_source":{"url":"https://ids.example/token"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	down := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route to " + testKey) })}
+	broken := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		rec := httptest.NewRecorder()
+		res := rec.Result()
+		res.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"access`), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		return res, nil
+	})}
+	for name, c := range map[string]struct {
+		file   string
+		client *http.Client
+		now    bool
+		text   string
+		after  time.Duration
+	}{
+		"a service account, 500":     {service, answers("tokens.example", 500, testKey), true, "fetch a token: HTTP 500", 7 * time.Second},
+		"a service account, 503":     {service, answers("tokens.example", 503, testKey), true, "fetch a token: HTTP 503", 7 * time.Second},
+		"a service account, 429":     {service, answers("tokens.example", 429, testKey), true, "fetch a token: HTTP 429", 7 * time.Second},
+		"a service account, 400":     {service, answers("tokens.example", 400, testKey), false, "fetch a token: HTTP 400", 0},
+		"a service account, 403":     {service, answers("tokens.example", 403, testKey), false, "fetch a token: HTTP 403", 0},
+		"no connection":              {service, down, true, "fetch a token: the token endpoint cannot be reached", 0},
+		"an answer that breaks off":  {service, broken, true, "fetch a token: the token endpoint cannot be reached", 0},
+		"an answer that is no token": {service, answers("tokens.example", 200, "<html>"+testKey), true, "fetch a token: the token endpoint does not answer as it should", 0},
+		"a federated identity, 503":  {federated, answers("sts.googleapis.com", 503, testKey), true, "fetch a token: HTTP 503", 0},
+		"a federated identity, 400":  {federated, answers("sts.googleapis.com", 400, "status code 503: "+testKey), false, "fetch a token: HTTP 400", 0},
+		"its own token, 502":         {federated, answers("ids.example", 502, testKey), true, "fetch a token: HTTP 502", 0},
+		"its own token, 404":         {federated, answers("ids.example", 404, testKey), false, "fetch a token: HTTP 404", 0},
+		"a federated one, no answer": {federated, down, true, "fetch a token: the token endpoint cannot be reached", 0},
+	} {
+		token, err := google.Credentials(c.file, c.client)(t.Context())
+		var failed *model.Error
+		switch now := errors.As(err, &failed) && failed.Kind == model.ErrUnavailable; {
+		case err == nil || token != "" || !strings.HasSuffix(strings.Split(err.Error(), " (retry")[0], c.text) || hasKey(err.Error()):
+			t.Errorf("%s: token %q, error %v, want %q", name, token, err, c.text)
+		case now != c.now || now && failed.RetryAfter != c.after || !now && failed != nil:
+			t.Errorf("%s: error %v, for now: %v", name, err, now)
+		}
+		m := newModel(t, "http://127.0.0.1:1", vertex, func(cfg *google.Config) { cfg.Token = google.Credentials(c.file, c.client) })
+		_, err = m.Generate(t.Context(), hi, nil)
+		if want := map[bool]model.Kind{true: model.ErrUnavailable, false: model.ErrAuth}[c.now]; !errors.As(err, &failed) || failed.Kind != want || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: a turn fails with %v, want %s", name, err, want)
+		}
+	}
+}
+
+// The metadata server of Google Cloud may have too much to do for a moment, too.
+func TestAMetadataServerThatFailsNow(t *testing.T) {
+	status := http.StatusTooManyRequests
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, testKey)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(server.URL, "http://"))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
+	t.Setenv("HOME", t.TempDir())
+	token := google.Credentials("", nil)
+	for _, status = range []int{http.StatusTooManyRequests, http.StatusNotFound} {
+		_, err := token(t.Context())
+		var failed *model.Error
+		if now := errors.As(err, &failed) && failed.Kind == model.ErrUnavailable; err == nil || now != (status != http.StatusNotFound) || hasKey(err.Error()) {
+			t.Errorf("HTTP %d: error %v, for now: %v", status, err, now)
 		}
 	}
 }
