@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/anthropic"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -248,6 +252,35 @@ func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 				t.Errorf("calls %v", got)
 			}
 		})
+	}
+}
+
+// A key that cannot be read for a moment is a transient failure like one of the provider's.
+func TestARunGoesOnWhenItsKeyCanBeReadAgain(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"done"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}}`)
+	}))
+	t.Cleanup(api.Close)
+	reads := new(atomic.Int64)
+	m, err := anthropic.New(anthropic.Config{BaseURL: api.URL, Key: func(context.Context) (string, error) {
+		if reads.Add(1) == 1 {
+			return "", model.Errorf(model.ErrUnavailable, "the vault does not answer")
+		}
+		return "k", nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(t, doc(t, `"model": {"provider": "anthropic", "preferred": "m"}, "io": {"streaming": false}, "runtime": {"max_retries": 2, "retry_backoff": "fixed"}`), agents.Options{Model: m})
+	a.Retry.Base = 1 // the test does not wait
+	l.host(a, nil)
+	task := l.task(a.Entity, `{"text":"go"}`, "")
+	l.submit(task)
+	if got := l.result(task); got != `{"text":"done","usage":{"input_tokens":1,"output_tokens":2}}` || reads.Load() != 2 {
+		t.Errorf("%s after %d reads of the key", got, reads.Load())
 	}
 }
 

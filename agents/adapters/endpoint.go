@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -107,6 +108,9 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, documentChose 
 		}
 		e.key = func(ctx context.Context) (string, error) {
 			v, err := s.Secret(ctx, ref)
+			if errors.Is(err, secret.ErrUnavailable) {
+				return "", model.Errorf(model.ErrUnavailable, "resolve the key: %w", err)
+			}
 			return v.Reveal(), err
 		}
 		return nil, nil

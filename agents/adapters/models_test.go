@@ -4,18 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
 func definition(t *testing.T, modelBlock string) *aaif.Definition {
@@ -600,5 +603,52 @@ func TestScriptsThatFailAreNotLeftAlone(t *testing.T) {
 		if _, err := m.Generate(t.Context(), req, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(failed.Tries) > 0 {
 			t.Fatalf("%v", err)
 		}
+	}
+}
+
+// A vault that does not answer for a moment says nothing about the key in it.
+func TestAKeyInAVaultThatDoesNotAnswerIsReadLater(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int64
+	status.Store(http.StatusServiceUnavailable)
+	vault := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if code := int(status.Load()); code != http.StatusOK {
+			w.WriteHeader(code)
+			return
+		}
+		_, _ = io.WriteString(w, `{"data":{"data":{"k":"key-12345678"}}}`)
+	}))
+	t.Cleanup(vault.Close)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer key-12345678" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, completion)
+	}))
+	t.Cleanup(api.Close)
+	s := newSet(t, `
+vaults: {hashicorp_vault: {allow: [x], cache_seconds: 0, hashicorp: {address: "`+vault.URL+`", token: "env:VAULT", kv: 2, mount: secret}}}
+models: {providers: {openai: {base_url: "`+api.URL+`", key: {vault: {provider: hashicorp_vault, path: secret/openai, key: k}}}}}`, env("VAULT", "vault-token-1"))
+	opts := agents.Options{}
+	s.Use(&opts)
+	m, _, err := s.Model(document(t, `"provider": "openai", "preferred": "m"`).Definition(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		status int64
+		kind   model.Kind
+	}{{503, model.ErrUnavailable}, {429, model.ErrUnavailable}, {403, model.ErrAuth}, {404, model.ErrAuth}} {
+		status.Store(c.status)
+		var failed *model.Error
+		if _, err := m.Generate(t.Context(), hello(), nil); !errors.As(err, &failed) || failed.Kind != c.kind || !errors.Is(err, secret.OfStatus(int(c.status))) {
+			t.Errorf("HTTP %d: %v, want %s", c.status, err, c.kind)
+		}
+	}
+	status.Store(http.StatusOK)
+	if _, err := m.Generate(t.Context(), hello(), nil); err != nil {
+		t.Errorf("the vault answers again: %v", err)
 	}
 }
