@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
 
@@ -122,9 +124,33 @@ func (m *Model) fromChain(ctx context.Context) (*access, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, &model.Error{Kind: model.ErrAuth, Message: model.Quote("no credentials: " + last(err).Error()), Err: err}
+		kind := model.ErrAuth
+		if passing(err) {
+			kind = model.ErrUnavailable
+		}
+		return nil, &model.Error{Kind: kind, Message: model.Quote("no credentials: " + last(err).Error()), Err: err}
 	}
 	return to.withAccessKey(found), nil
+}
+
+// passing reports whether the place that gives the credentials cannot be reached, or has too much to
+// do: another try may have them. A metadata server that does not answer is the end of the chain on a
+// machine outside of AWS, and means that there are no credentials.
+func passing(err error) bool {
+	var answer interface{ HTTPStatusCode() int }
+	if errors.As(err, &answer) {
+		code := answer.HTTPStatusCode()
+		if code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout {
+			return true
+		}
+	}
+	var operation interface{ Service() string }
+	if errors.As(err, &operation) && operation.Service() == "ec2imds" {
+		return false
+	}
+	var request interface{ ConnectionError() bool }
+	return errors.As(err, &request) && request.ConnectionError() || errors.Is(err, context.DeadlineExceeded) ||
+		retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err) == aws.TrueTernary // by its code, as Throttling
 }
 
 // last returns the innermost error, without the SDK's wrapping.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -254,6 +255,60 @@ func TestNoCredentialsIsAuth(t *testing.T) {
 	cancel()
 	if _, err = m.Generate(ctx, hi, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A place that gives credentials, and fails for a moment, says nothing about the credentials. But
+// where no metadata server answers at all, there are none: that is how every machine outside of AWS
+// looks.
+func TestCredentialsThatCannotBeFetchedNow(t *testing.T) {
+	for name, c := range map[string]struct {
+		variable string
+		status   int // 0: nothing answers
+		kind     model.Kind
+	}{
+		"a container, 429":              {"AWS_CONTAINER_CREDENTIALS_FULL_URI", 429, model.ErrUnavailable},
+		"a container, 403":              {"AWS_CONTAINER_CREDENTIALS_FULL_URI", 403, model.ErrAuth},
+		"a container, no answer":        {"AWS_CONTAINER_CREDENTIALS_FULL_URI", 0, model.ErrUnavailable},
+		"a machine in AWS, 429":         {"AWS_EC2_METADATA_SERVICE_ENDPOINT", 429, model.ErrUnavailable},
+		"a machine in AWS without role": {"AWS_EC2_METADATA_SERVICE_ENDPOINT", 404, model.ErrAuth},
+		"a machine elsewhere":           {"AWS_EC2_METADATA_SERVICE_ENDPOINT", 0, model.ErrAuth},
+		"an STS that throttles":         {"AWS_ENDPOINT_URL_STS", 400, model.ErrUnavailable},
+		"an STS that does not answer":   {"AWS_ENDPOINT_URL_STS", 0, model.ErrUnavailable},
+		"an STS that refuses":           {"AWS_ENDPOINT_URL_STS", 403, model.ErrAuth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && !strings.Contains(c.variable, "STS") {
+				t.Skip("the SDK tries some of these again for seconds")
+			}
+			alone(t)
+			t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
+			t.Setenv("AWS_MAX_ATTEMPTS", "1")
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				if c.status == 400 {
+					io.WriteString(w, `<ErrorResponse><Error><Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>`)
+				}
+			}))
+			if t.Cleanup(server.Close); c.status == 0 {
+				server.Close()
+			}
+			t.Setenv(c.variable, server.URL)
+			if c.variable == "AWS_ENDPOINT_URL_STS" {
+				file := filepath.Join(t.TempDir(), "token")
+				if err := os.WriteFile(file, []byte("a.b.c"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", file)
+				t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/r")
+			}
+			m := newModel(t, "http://127.0.0.1:1", func(cfg *bedrock.Config) { cfg.Key = nil })
+			_, err := m.Generate(t.Context(), hi, nil)
+			var failed *model.Error
+			if !errors.As(err, &failed) || failed.Kind != c.kind || !strings.Contains(err.Error(), "no credentials: ") {
+				t.Errorf("error %v, want %s", err, c.kind)
+			}
+		})
 	}
 }
 
