@@ -29,28 +29,95 @@ const scope = "https://www.googleapis.com/auth/cloud-platform"
 // from the metadata server. Nothing is read before the first call. Tokens are cached until shortly
 // before they expire. client fetches the tokens; nil means the library's own client. If the token
 // endpoint cannot be reached, or has too much to do, the error is a model.ErrUnavailable.
+//
+// Concurrent calls share one fetch, which is bounded by 30 seconds; each waits for it until its own
+// context ends.
 func Credentials(file string, client *http.Client) func(ctx context.Context) (string, error) {
-	var mu sync.Mutex
-	var creds *auth.Credentials
-	return func(ctx context.Context) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if creds == nil {
-			found, err := find(file, client)
-			if err != nil {
-				return "", err
-			}
-			creds = found
-		}
-		token, err := creds.Token(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
-			return "", unfetched(err)
-		}
-		return token.Value, nil
+	return (&tokens{file: file, client: client}).get
+}
+
+// fetchTimeout bounds the fetch of a token.
+const fetchTimeout = 30 * time.Second
+
+// tokens gives the tokens of credentials.
+type tokens struct {
+	file   string
+	client *http.Client
+	creds  *auth.Credentials // only the running fetch uses it
+
+	mu      sync.Mutex
+	token   *auth.Token // the newest; nil if there is none yet
+	running *fetch      // nil if none runs
+}
+
+// fetch is one fetch of a token, for all calls that wait for it.
+type fetch struct {
+	done  chan struct{} // closed when token or err is set
+	token *auth.Token
+	err   error
+}
+
+// get returns a token, which it fetches if the newest one is about to expire.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	if ctx.Err() != nil {
+		return "", ctx.Err()
 	}
+	f, token := t.join(ctx)
+	if f == nil {
+		return token, nil
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if f.err != nil {
+		return "", f.err
+	}
+	return f.token.Value, nil
+}
+
+// join returns the newest token if it is valid, and else the running fetch, which it begins if none
+// runs. The end of ctx does not end the fetch: other calls may wait for it.
+func (t *tokens) join(ctx context.Context) (*fetch, string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.token.IsValid() {
+		return nil, t.token.Value
+	}
+	if t.running == nil {
+		t.running = &fetch{done: make(chan struct{})}
+		go t.fill(context.WithoutCancel(ctx), t.running)
+	}
+	return t.running, ""
+}
+
+// fill fetches a token for the calls that wait for f.
+func (t *tokens) fill(ctx context.Context, f *fetch) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	f.token, f.err = t.fetch(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running = nil; f.err == nil {
+		t.token = f.token
+	}
+	close(f.done)
+}
+
+func (t *tokens) fetch(ctx context.Context) (*auth.Token, error) {
+	if t.creds == nil {
+		found, err := find(t.file, t.client)
+		if err != nil {
+			return nil, err
+		}
+		t.creds = found
+	}
+	token, err := t.creds.Token(ctx)
+	if err != nil {
+		return nil, unfetched(err)
+	}
+	return token, nil
 }
 
 // status finds the HTTP status in those errors of the library that have it in their text alone,

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -193,4 +194,88 @@ func TestAMetadataServerThatFailsNow(t *testing.T) {
 			t.Errorf("HTTP %d: error %v, for now: %v", status, err, now)
 		}
 	}
+}
+
+// held makes a client whose token endpoint answers when release is closed, and says when it is asked.
+func held(release chan struct{}) (client *http.Client, asked chan struct{}) {
+	asked = make(chan struct{}, 8)
+	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		asked <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		rec := httptest.NewRecorder()
+		io.WriteString(rec, `{"access_token":"`+testKey+`","expires_in":3600,"token_type":"Bearer"}`)
+		return rec.Result(), nil
+	})}, asked
+}
+
+// Calls share one fetch of a token. Each stops waiting when its own context ends, and the fetch goes
+// on for the others.
+func TestACallWaitsForATokenAsLongAsItsOwnContext(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	client, asked := held(release)
+	token := google.Credentials(serviceAccount(t, "https://tokens.example/token"), client)
+	type result struct {
+		token string
+		err   error
+	}
+	call := func(ctx context.Context) chan result {
+		got := make(chan result, 1)
+		go func() {
+			token, err := token(ctx)
+			got <- result{token, err}
+		}()
+		return got
+	}
+	wait := func(got chan result) result {
+		t.Helper()
+		select {
+		case r := <-got:
+			return r
+		case <-time.After(10 * time.Second):
+			t.Fatal("the call still waits")
+		}
+		return result{}
+	}
+	first, leave := context.WithCancel(t.Context())
+	a := call(first)
+	<-asked
+	hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if r := wait(call(hurried)); r.err != context.DeadlineExceeded {
+		t.Errorf("a call whose deadline is over: %v", r.err)
+	}
+	b := call(t.Context())
+	leave()
+	if r := wait(a); r.err != context.Canceled {
+		t.Errorf("the call that began the fetch, and was cancelled: %v", r.err)
+	}
+	close(release)
+	if r := wait(b); r.err != nil || r.token != testKey {
+		t.Errorf("a call that waited: %q, %v", r.token, r.err)
+	}
+	if len(asked) != 0 {
+		t.Errorf("the endpoint was asked %d times more", len(asked))
+	}
+}
+
+// A token endpoint that never answers does not hold a call without a deadline for ever.
+func TestAFetchOfATokenIsBounded(t *testing.T) {
+	t.Parallel()
+	file := serviceAccount(t, "https://tokens.example/token")
+	synctest.Test(t, func(t *testing.T) {
+		client, _ := held(make(chan struct{}))
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := google.Credentials(file, client)(ctx)
+		var failed *model.Error
+		if took := time.Since(begun); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || took != 30*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }
