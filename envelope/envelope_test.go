@@ -441,8 +441,8 @@ func TestParseStoredHasNoLimitOfSize(t *testing.T) {
 		t.Errorf("ParseStored: %v", err)
 	}
 	for name, payload := range map[string]string{
-		"wide": "[" + strings.Repeat("1,", envelope.DefaultMaxValues) + "1]",
-		"deep": strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"wide": `{"a":[` + strings.Repeat("1,", envelope.DefaultMaxValues) + "1]}",
+		"deep": `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}",
 	} {
 		data := bytes.Replace(data, e.Payload, []byte(payload), 1)
 		if _, err := envelope.Parse(data); err == nil || errors.Is(err, envelope.ErrTooLarge) {
