@@ -104,33 +104,45 @@ func usable(e *intents.DecisionEvidence) *intents.DecisionEvidence {
 }
 
 // askForEvidence takes one more turn of the model for evidence, after the
-// answer was committed. It returns an error only if the run must end; if the
-// model fails here, the run still has its answer.
+// answer was committed. Transient failures are retried as those of any turn are.
+// If the model fails here for good, the run still has its answer; it fails only
+// if the task requires a confidence and another attempt may learn it.
 func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
-	if err := r.write(ctx, state.Step{Kind: state.StepAnswer}, r.save); err != nil {
-		return nil, err
-	}
-	req := l.base // offers no tools
-	req.Format = model.Format{Type: model.FormatJSON}
-	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
-	req.Fit = l.fitter(r, &req, model.User(accountPrompt))
-	begun := time.Now()
-	res, err := l.quietly(ctx, task, r, &req)
-	switch {
-	case errors.Is(err, errStopped) && ctx.Err() == nil:
-		if err := r.pause(ctx); err != nil {
+	for tries := 0; ; {
+		if err := r.write(ctx, state.Step{Kind: state.StepAnswer}, r.save); err != nil {
 			return nil, err
 		}
-		return l.askForEvidence(ctx, task, r)
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		r.turns++
-		l.log.Debug("model gave no account of its answer", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "err", err)
-		return nil, nil
+		req := l.base // offers no tools
+		req.Format = model.Format{Type: model.FormatJSON}
+		req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
+		req.Fit = l.fitter(r, &req, model.User(accountPrompt))
+		begun := time.Now()
+		res, err := l.quietly(ctx, task, r, &req)
+		switch {
+		case err == nil:
+			return readEvidence(r, res, time.Since(begun))
+		case errors.Is(err, errStopped) && ctx.Err() == nil:
+			if err := r.pause(ctx); err != nil {
+				return nil, err
+			}
+		case l.again(ctx, task, r, &tries, err):
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case task.Requires.MinConfidence > 0 && transient(err):
+			return nil, l.modelFailure(ctx, task, r, err)
+		default:
+			r.turns++
+			l.log.Debug("model gave no account of its answer", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "err", err)
+			return nil, nil
+		}
 	}
+}
+
+// readEvidence returns the evidence in the model's account of its answer,
+// nil if there is none.
+func readEvidence(r *run, res *model.Response, took time.Duration) (*intents.DecisionEvidence, error) {
 	r.turns++
-	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: "its account of the answer", MS: time.Since(begun).Milliseconds()}
+	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: "its account of the answer", MS: took.Milliseconds()}
 	if err := r.stage(step, (*progress).save); err != nil {
 		return nil, err
 	}

@@ -40,3 +40,9 @@ func (l *loop) again(ctx context.Context, task *mesh.Task, r *run, tries *int, e
 	l.log.Warn("model turn failed, tried again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "try", *tries, "wait", wait, "err", err)
 	return pause.For(ctx, wait)
 }
+
+// transient reports whether another attempt at a failed turn may succeed.
+func transient(err error) bool {
+	var failed *model.Error
+	return errors.As(err, &failed) && failed.Kind.Retryable()
+}

@@ -124,6 +124,77 @@ func TestADurableTurnIsLeftToTheMesh(t *testing.T) {
 	}
 }
 
+// The turn for a result's evidence is a turn of the model's like any other. Its transient failure
+// says nothing of the confidence in the answer.
+func TestTheTurnForEvidenceIsRetriedAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	busy, refused := model.Errorf(model.ErrRateLimited, "429"), model.Errorf(model.ErrBadRequest, "no")
+	sure, evidence := envelope.Requirements{HasMinConfidence: true, MinConfidence: 0.8}, envelope.Requirements{DecisionEvidence: envelope.EvidenceMinimal}
+	for name, c := range map[string]struct {
+		requires envelope.Requirements
+		retries  int
+		fails    []*model.Error
+		asked    int // for the answer, and then for its evidence
+		code     envelope.Code
+	}{
+		"again":                         {sure, 2, []*model.Error{busy, busy}, 4, ""},
+		"too often":                     {sure, 1, []*model.Error{busy, busy}, 3, envelope.CodeRateLimited},
+		"unavailable":                   {sure, 0, []*model.Error{model.Errorf(model.ErrUnavailable, "503")}, 2, envelope.CodeUnavailable},
+		"what does not pass":            {sure, 2, []*model.Error{refused}, 2, envelope.CodeRequires},
+		"evidence, again":               {evidence, 1, []*model.Error{busy}, 3, ""},
+		"evidence, described by itself": {evidence, 0, []*model.Error{busy}, 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkbench(t, Options{})
+				w.task.Requires, w.loop.retries = c.requires, mesh.RetryPolicy{Max: c.retries}
+				asked := 0
+				w.loop.model = accounting(&asked, c.fails...)
+				payload, err := w.loop.work(t.Context(), w.task, &run{journal: live{}, input: w.task.Envelope.Payload}, nil)
+				var e *envelope.Error
+				if errors.As(err, &e); asked != c.asked || c.code == "" && err != nil || c.code != "" && (e == nil || e.Code != c.code || e.Retryable == (c.code == envelope.CodeRequires)) {
+					t.Errorf("%s, %v, asked %d times", payload, err, asked)
+				}
+			})
+		})
+	}
+}
+
+// The mesh retries a durable task whose evidence could not be had: the answer is kept, and the
+// model is asked for the evidence alone.
+func TestADurableTurnForEvidenceIsLeftToTheMesh(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{})
+	w.task.Requires = envelope.Requirements{HasMinConfidence: true, MinConfidence: 0.8}
+	asked := 0
+	w.loop.model, w.loop.retries = accounting(&asked, model.Errorf(model.ErrRateLimited, "429")), mesh.RetryPolicy{Max: 3}
+	first := newPaper(t, w.begin())
+	var e *envelope.Error
+	if payload, err := w.work(first); !errors.As(err, &e) || e.Code != envelope.CodeRateLimited || asked != 2 {
+		t.Fatalf("%s, %v, asked %d times", payload, err, asked)
+	}
+	if payload, err := w.work(newPaper(t, first.last)); err != nil || payload != `{"text":"done"}` || asked != 3 {
+		t.Errorf("%s, %v, asked %d times", payload, err, asked)
+	}
+}
+
+// accounting is a model that answers, and that fails so when it is first asked to account for the
+// answer.
+func accounting(asked *int, errs ...*model.Error) model.Model {
+	return model.Func(func(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
+		*asked++
+		said := "done"
+		if n := *asked - 2; n >= 0 {
+			if n < len(errs) {
+				return nil, errs[n]
+			}
+			said = `{"decision":"done","reason_summary":"all is well","confidence":0.9}`
+		}
+		return &model.Response{Message: model.Message{Role: model.RoleAssistant, Content: said}, Finish: model.FinishStop}, nil
+	})
+}
+
 // failing is a model that fails so, once with each error, and then answers.
 func failing(asked *int, errs ...*model.Error) model.Model {
 	return model.Func(func(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
@@ -133,4 +204,29 @@ func failing(asked *int, errs ...*model.Error) model.Model {
 		}
 		return &model.Response{Message: model.Message{Role: model.RoleAssistant, Content: "done"}, Finish: model.FinishStop}, nil
 	})
+}
+
+// A run that is asked to stop while its model accounts for the answer stops there. The next
+// owner asks for the evidence again.
+func TestARunStopsInTheTurnForEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{})
+	w.task.Requires = envelope.Requirements{HasMinConfidence: true, MinConfidence: 0.8}
+	asked := 0
+	account := accounting(&asked)
+	first := newPaper(t, w.begin())
+	w.loop.model = model.Func(func(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+		if asked == 1 && !isClosed(first.asked) {
+			close(first.asked)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return account.Generate(ctx, req, onDelta)
+	})
+	if payload, err := w.work(first); !errors.Is(err, errParked) {
+		t.Fatalf("%s, %v", payload, err)
+	}
+	if payload, err := w.work(newPaper(t, first.last)); err != nil || payload != `{"text":"done"}` || asked != 2 {
+		t.Errorf("%s, %v, asked %d times", payload, err, asked)
+	}
 }
