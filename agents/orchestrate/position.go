@@ -92,9 +92,10 @@ func (w *work) begin() error {
 
 // beginAttempt begins another attempt at a failed run. It keeps the successful outcomes, and the failures
 // that are final: those of a swarm whose members have all ended, and those of skipped pipeline
-// steps.
+// steps. The times that a swarm has reserved are forgotten, because less time is left now.
 func (w *work) beginAttempt(scope string) {
 	w.pos.Scope, w.pos.Failed = scope, nil
+	w.pos.forgetTimes()
 	heard := w.pos.heard()
 	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {

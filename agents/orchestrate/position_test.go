@@ -40,3 +40,31 @@ func TestAPlanFromAnotherPlatformChoosesNobody(t *testing.T) {
 		t.Errorf("plan %s, was %s", b, a)
 	}
 }
+
+// The time that a swarm reserves after a stage holds for one attempt: another attempt has less time
+// left, and reserves a share of that. A worker that resumes an attempt reserves the same.
+func TestAnotherAttemptAtASwarmReservesItsOwnTimes(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		for anew, kept := range map[bool]time.Duration{false: 23 * time.Second, true: 6 * time.Second} {
+			// The attempt before had 100 s.
+			w := &work{Team: New(&Plan{Pattern: Swarm}, Options{}), pos: position{Pattern: Swarm, Scope: "1"}}
+			w.pos.Swarm = mustJSON(cast{Asked: []string{"a"}, Synthesizer: "b", Closed: closed, KeptMS: map[string]int64{stageMembers: 25_000, stageJudges: 25_000}})
+			if anew {
+				w.beginAttempt("2")
+			}
+			s := &swarm{work: w}
+			if err := s.casting(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, stage := range []string{stageMembers, stageJudges} {
+				if d := s.keep(stage, 24*time.Second, true); d != kept {
+					t.Errorf("closed %v, another attempt %v: %s keeps %v of 24 s, want %v", closed, anew, stage, d, kept)
+				}
+			}
+			if want := (cast{Asked: []string{"a"}, Synthesizer: "b", Closed: closed}); anew && string(mustJSON(s.cast)) != string(mustJSON(want)) {
+				t.Errorf("the cast is %s", mustJSON(s.cast))
+			}
+		}
+	}
+}

@@ -43,7 +43,7 @@ type cast struct {
 	// stays.
 	Closed bool `json:"closed,omitempty"`
 	// KeptMS is the time that is reserved after each stage, in milliseconds. It
-	// is computed when the stage begins.
+	// is computed when the stage begins, anew in each attempt at the task.
 	KeptMS map[string]int64 `json:"kept_ms,omitempty"`
 }
 
@@ -121,6 +121,16 @@ func (p *position) heard() []string {
 		return nil
 	}
 	return c.Asked
+}
+
+// forgetTimes removes the times that a swarm has reserved after its stages.
+func (p *position) forgetTimes() {
+	var c cast
+	if p.Swarm == nil || json.Unmarshal(p.Swarm, &c) != nil || c.KeptMS == nil {
+		return
+	}
+	c.KeptMS = nil
+	p.Swarm = mustJSON(c)
 }
 
 // roles removes members from the workers whose own definitions declare that they judge or merge, if
