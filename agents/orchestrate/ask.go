@@ -85,6 +85,9 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			problem = envelope.AsError(err)
 			w.noteFailure(at.key, &out, problem)
 		}
+		if at.member.restored && problem.Retryable {
+			at.member = w.defined(ctx, &at.participant, at.member)
+		}
 		again, wait := w.again(&at.participant, at.member, &out, problem)
 		if !again || wait >= w.left() {
 			// A member that has used up all of the swarm's time leaves no time
@@ -321,7 +324,7 @@ func (w *work) receiver(ctx context.Context, key string, p *Participant, a membe
 	for _, c := range w.pos.Chosen {
 		if c.Key == key {
 			w.mu.Unlock()
-			return Member{Entity: c.Entity, AgentID: c.AgentID}, nil
+			return Member{Entity: c.Entity, AgentID: c.AgentID, restored: true}, nil
 		}
 	}
 	w.mu.Unlock()
@@ -357,6 +360,16 @@ func (w *work) receiver(ctx context.Context, key string, p *Participant, a membe
 			return m, context.Cause(ctx)
 		}
 	}
+}
+
+// defined adds the definition to a restored member, if the directory still knows it.
+func (w *work) defined(ctx context.Context, p *Participant, m Member) Member {
+	for _, ref := range []string{p.Ref, m.Entity} { // another agent may answer for a skill now
+		if found, err := w.dir.Find(ctx, ref); err == nil && found.Entity == m.Entity && found.Def != nil {
+			return found
+		}
+	}
+	return m
 }
 
 // choose records the receiver, if the directory might find another one later. A run stores the

@@ -34,6 +34,8 @@ type Member struct {
 	Entity  string           // the entity that tasks are sent to
 	AgentID string           // of its definition; "" if it is not known
 	Def     *aaif.Definition // nil if it is not known
+
+	restored bool // chosen earlier in the run: Def is not read yet
 }
 
 // Entities is a directory that resolves entity ids only.

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -82,6 +85,61 @@ func TestATeamSurvivesAtEachPoint(t *testing.T) {
 			})
 			if survived < 4 {
 				t.Errorf("the first that was not cut off was %d", survived)
+			}
+		})
+	}
+}
+
+// defining is a directory of one agent, of which it knows the definition.
+type defining struct {
+	orchestrate.Member
+	refs []string // by which it knows the agent
+}
+
+func (d defining) Find(_ context.Context, ref string) (orchestrate.Member, error) {
+	if !slices.Contains(d.refs, ref) {
+		return orchestrate.Member{}, orchestrate.ErrUnanswered
+	}
+	return d.Member, nil
+}
+
+// A live member is retried as its own definition says, also by the worker that resumes the run.
+func TestAResumedTeamRetriesAMemberAsItsDefinitionSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		retries int
+		refs    []string // by which the second worker knows the member
+	}{
+		"never":                    {0, []string{"file:a.yaml", "agent.a"}},
+		"more often than usual":    {4, []string{"file:a.yaml", "agent.a"}},
+		"known by its entity only": {4, []string{"agent.a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t).shortLeases()
+			def := definitionOf(t, fmt.Sprintf(`{"role":"worker"},"runtime":{"max_retries":%d}`, c.retries))
+			var calls atomic.Int32
+			r.serve(false, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+				if calls.Add(1) == 1 { // until its caller dies
+					<-ctx.Done()
+				}
+				return nil, envelope.Errorf(envelope.CodeUnavailable, "it fails").WithBackoff(1)
+			}), "agent.a")
+			p := plan(t, `{"subagents":[{"ref":"file:a.yaml","alias":"a"}],"pipeline":["a"]}`, "")
+			by := func(refs []string) mesh.HandlerFunc {
+				dir := defining{orchestrate.Member{Entity: "agent.a", Def: def}, refs}
+				return teamWith(p, nil, orchestrate.Options{Directory: dir, Retries: mesh.RetryPolicy{Max: orchestrate.DefaultRetries, Base: time.Millisecond}})
+			}
+			first := r.serve(true, by([]string{"file:a.yaml"}), boss)
+			task := r.submit(`{"text":"go"}`, "")
+			until(t, "the member works", func() bool { return calls.Load() == 1 })
+			first.kill()
+			r.serve(true, by(c.refs), boss)
+			if got := r.result(task); got.err == nil || got.err.Code != envelope.CodeUnavailable {
+				t.Errorf("%s, %v", got.payload, got.err)
+			}
+			if n, want := int(calls.Load()), 1+1+c.retries; n != want {
+				t.Errorf("the member was called %d times, want %d", n, want)
 			}
 		})
 	}
