@@ -122,9 +122,18 @@ func (m *agentModel) restore(cp *state.Checkpoint) {
 
 // Used returns the model's usage so far.
 func (m *agentModel) Used() orchestrate.Usage {
+	used, _ := m.counts()
+	return usageOf(used)
+}
+
+// counts returns the model's usage and turns so far. Members that the model calls ask for
+// them while further calls begin, which are counted.
+func (m *agentModel) counts() (state.Usage, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return usageOf(m.r.usage)
+	m.r.mu.Lock() // always after mu, and after the lock of a commit
+	defer m.r.mu.Unlock()
+	return m.r.usage, m.r.turns
 }
 
 func usageOf(u state.Usage) orchestrate.Usage {
@@ -133,9 +142,8 @@ func usageOf(u state.Usage) orchestrate.Usage {
 
 // Save writes the usage of questions into a checkpoint.
 func (m *agentModel) Save(cp *state.Checkpoint) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	cp.Mesh.Usage, cp.Doc.Iteration = m.r.usage, aaif.Int(int64(m.r.turns))
+	used, turns := m.counts()
+	cp.Mesh.Usage, cp.Doc.Iteration = used, aaif.Int(int64(turns))
 }
 
 // Work runs the agent's loop on another payload than the task's.
