@@ -34,7 +34,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 	}
 	if _, atOnce := t.class(); atOnce {
 		h.track(t)
-		if !h.lookups.Go(func() { h.runBeside(t) }) {
+		if !h.beside.Go(func() { h.runBeside(t) }) {
 			h.running.Remove(&t.entry)
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))

@@ -93,7 +93,8 @@ type Agent struct {
 	// Classify, if set, returns the intent as which the agent takes a task, usually the
 	// task's own. If it is another one, the handler checks the payload, which need not have
 	// the form of that intent. With atOnce, a live task is handled beside the queue, like the reserved
-	// intents: an agent whose places are all taken answers it, too. Classify must not block.
+	// intents: an agent whose places are all taken answers it, too. Up to four such tasks are handled
+	// at once. Classify must not block.
 	Classify func(task *envelope.Envelope) (intent string, atOnce bool)
 	// Scenarios are the interactions for which the agent publishes schema templates (SDSI).
 	// Its answer to aee.capability.list and its NATS micro metadata name them.
@@ -139,6 +140,7 @@ type host struct {
 	verify  *sched.Crew // makes slow signature checks
 	control *sched.Crew // answers aee.* intents and control messages
 	lookups *sched.Crew // answers the aee.* intents that may wait for a store
+	beside  *sched.Crew // runs the tasks that are handled beside the queue
 	staff   sync.Once   // starts the workers
 
 	counts        counts
@@ -303,6 +305,7 @@ func (h *host) drain(subs []*nats.Subscription) (busy bool, err error) {
 
 	finished := make(chan struct{})
 	go func() {
+		h.beside.Close()
 		h.workers.Wait()
 		close(finished)
 	}()

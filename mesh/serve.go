@@ -116,6 +116,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
 	h.control = sched.NewCrew(1, 256)
 	h.lookups = sched.NewCrew(lookers, 256)
+	h.beside = sched.NewCrew(atOnceMost, 256)
 	h.contexts, h.documents = h.newContexts(), h.newDocuments()
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {

@@ -43,6 +43,9 @@ func (t *Task) ServeAs(intent string, input json.RawMessage) {
 	t.served.handled, t.served.input = intent, input
 }
 
+// atOnceMost is how many tasks are handled beside the queue at once.
+const atOnceMost = 4
+
 // runBeside runs a task that is answered beside the queue.
 func (h *host) runBeside(t *Task) {
 	h.active.Add(1)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -66,4 +69,59 @@ func TestAHandlerServesATaskAsAnother(t *testing.T) {
 	// The task's own intent, with its schemas, is not that as which the agent takes it.
 	equal(t, "wrapped", r.result("app.strict", `{"wrapped":{}}`), `{"after":"app.inner","before":"app.wrapped","input":{"in":1}}`)
 	equal(t, "not wrapped", r.code("app.strict", `{}`), envelope.CodeInputSchema)
+}
+
+// A stopping agent waits for tasks that it handles beside the queue as long as for others,
+// whether or not their handler ends with its context.
+func TestDrainGivesUpATaskBesideTheQueueAfterItsTime(t *testing.T) {
+	t.Parallel()
+	for name, stubborn := range map[string]bool{"a willing handler": false, "a stubborn one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := newGate(t)
+			stopped := make(chan error, 1)
+			w := r.serve(r.node(mesh.Config{Drain: 20 * time.Millisecond}), classifying(mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				g.entered <- task
+				<-ctx.Done()
+				stopped <- context.Cause(ctx)
+				if stubborn {
+					<-g.release
+				}
+				return nil, ctx.Err()
+			})))
+			t.Cleanup(g.open)
+			answers := r.send(requiring(newTask(reviewer, "app.menu", `{}`), `{"timeout_ms":600000}`))
+			within(t, "the task", g.entered)
+			w.stop()
+			equal(t, "the answer", errorOf(t, parse(t, within(t, "an answer", answers).Data)).Code, envelope.CodeUnavailable)
+			if err := within(t, "Serve", w.done); err == nil || !strings.Contains(err.Error(), "after 20ms there were tasks under way still (1)") {
+				t.Errorf("Serve: %v", err)
+			}
+			equal(t, "what the handler hears", codeOf(within(t, "the handler", stopped)), envelope.CodeUnavailable)
+		})
+	}
+}
+
+func TestDrainWaitsForTasksBesideTheQueue(t *testing.T) {
+	t.Parallel()
+	const tasks = 8 // more than are handled at once
+	r := newRig(t)
+	g := newGate(t)
+	w := r.serve(r.node(mesh.Config{Drain: patience}), classifying(willing{g}))
+	answers := make([]chan *nats.Msg, tasks)
+	for i := range answers {
+		answers[i] = r.send(newTask(reviewer, "app.menu", `{}`))
+	}
+	within(t, "the first task", g.entered)
+	w.stop()
+	g.open()
+	for _, c := range answers {
+		if e := parse(t, within(t, "an answer", c).Data); e.Type != envelope.TypeResult && errorOf(t, e).Code != envelope.CodeDraining {
+			t.Errorf("got %s", e.Payload)
+		}
+	}
+	if err := within(t, "Serve", w.done); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
 }
