@@ -224,7 +224,7 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	if !mentions(data, r.quick) {
 		return nil, false
 	}
-	e, err := envelope.Parse(data)
+	e, err := envelope.ParseLimits(data, received(data))
 	if err != nil {
 		r.app.Log.Debug("no envelope", "err", err)
 		return nil, false

@@ -301,11 +301,11 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 	case addressErr == nil && address.Kind == subject.Ask:
 		env = asked(address.Entity, header, data)
 	case strings.HasPrefix(header.Get("Content-Type"), envelope.ContentCBOR):
-		env, err = envelope.ParseCBOR(data)
+		env, err = envelope.ParseCBORLimits(data, received(data))
 	case !mentions(data, w.quick):
 		return // of many stored messages most are of other corrs
 	default:
-		env, err = envelope.Parse(data)
+		env, err = envelope.ParseLimits(data, received(data))
 	}
 	if err != nil {
 		w.app.Log.Debug("no envelope", "subject", on, "err", err)
@@ -385,3 +385,6 @@ func matchIntent(pattern, intent string) bool {
 func (w *watcher) finished() bool {
 	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.Term.Broken()
 }
+
+// received are the limits for an envelope that a server has delivered: whatever its max_payload is.
+func received(data []byte) envelope.Limits { return envelope.Limits{MaxBytes: len(data)} }

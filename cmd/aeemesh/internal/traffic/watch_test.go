@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
 // While more messages are replayed than fit into the queue of live messages, no live message
@@ -81,5 +83,30 @@ func TestALongReplayLeavesRoomForLiveMessages(t *testing.T) {
 	}
 	if err := conn.LastError(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An envelope that is larger than a server takes by default is shown, in both encodings.
+func TestLargeEnvelopesAreShown(t *testing.T) {
+	t.Parallel()
+	var out, diagnostics strings.Builder
+	app := &session.App{Term: term.New(&out, io.Discard, func(string) string { return "" }), Log: slog.New(slog.NewTextHandler(&diagnostics, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	w := &watcher{app: app, flags: &watchFlags{}, seen: map[string]bool{}}
+	e := envelope.New(envelope.TypeEvent, "agent.a", "bus.ops", "ops.done", json.RawMessage(`{"text":"`+strings.Repeat("x", 2<<20)+`"}`))
+	for kind, encode := range map[string]func([]byte) ([]byte, error){envelope.ContentJSON: e.AppendJSON, envelope.ContentCBOR: e.AppendCBOR} {
+		data, err := encode(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.message(time.Now(), "bus.ops", nats.Header{"Content-Type": {kind}}, data, false)
+	}
+	if w.shown != 2 {
+		t.Errorf("%d are shown: %s", w.shown, &diagnostics)
+	}
+	r := &treeReader{app: app, builder: tree.New("c1")}
+	if data, err := e.AppendJSON(nil); err != nil {
+		t.Fatal(err)
+	} else if got, _ := r.take(time.Now(), data); got == nil {
+		t.Errorf("not in the tree: %s", &diagnostics)
 	}
 }
