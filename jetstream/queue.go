@@ -92,22 +92,33 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 			return done, err
 		}
 	}
-	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: api.PlainHeader(s.Header)}
-	if s.ID != "" {
-		msg.Header[natsjs.MsgIDHeader] = []string{workID(s.Entity, s.ID)}
-	}
-	ack, err := q.publish(ctx, msg)
+	ack, err := q.publish(ctx, q.message(subj, s))
 	if err != nil {
 		return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "submit a task to %s", subj))
 	}
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
+// Size returns the size of the message of a task that is due, its headers and its body, and the
+// server's max_payload, which limits both together.
+func (q *Queue) Size(s Submission) (size, most int64) {
+	return int64(q.message("", s).Size()), q.js.Conn().MaxPayload()
+}
+
+// message returns the message of a task that is due.
+func (q *Queue) message(subj string, s Submission) *nats.Msg {
+	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: api.PlainHeader(s.Header)}
+	if s.ID != "" {
+		msg.Header[natsjs.MsgIDHeader] = []string{workID(s.Entity, s.ID)}
+	}
+	msg.Header[natsjs.ExpectedStreamHeader] = []string{q.name()}
+	return msg
+}
+
 // publish stores a message in StreamWork. For a user who may not read the stream, a task
 // that is submitted twice within the duplicate window is stored twice; it is still one
 // run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
-	msg.Header[natsjs.ExpectedStreamHeader] = []string{q.name()}
 	return api.PublishOnce(ctx, q.js, msg, "", func(seq uint64) (bool, error) {
 		if q.fenced.Load() {
 			return false, nil

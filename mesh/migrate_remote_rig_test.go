@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -55,7 +56,9 @@ type voyage struct {
 	targetVersion string
 	agentID       string // of both; "": the one that stands for the entity
 	parisMode     sign.Mode
-	cbor          bool // the task is sent as CBOR
+	cbor          bool            // the task is sent as CBOR
+	payload       string          // of the task; "": {}
+	limits        envelope.Limits // of the nodes in paris
 }
 
 // httpGate lets a test cut the way to the receiver.
@@ -134,7 +137,7 @@ func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	v.serveParis()
 	v.serveBerlin(v.source, v.sourceAt)
 	v.client = v.berlin.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.berlinKeys}})
-	v.task = requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
+	v.task = requiring(newTask(reviewer, "code.review", cmp.Or(v.payload, `{}`)), `{"stream":true}`)
 	v.heard = &hearing{done: make(chan struct{})}
 	go func() {
 		defer close(v.heard.done)
@@ -184,9 +187,9 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID, Version: v.targetVersion})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}, Limits: v.limits}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID, Version: v.targetVersion})
 	nc := natstest.Conn(v.t, v.paris.srv)
-	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
+	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}, Limits: v.limits})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{
 		Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(nc), v.paris.m),
 		Observe: func(_ context.Context, phase state.Phase, done bool) {

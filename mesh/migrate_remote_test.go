@@ -402,7 +402,7 @@ func TestARunInDoubt(t *testing.T) {
 // receiver is another one on the stores of paris.
 func (v *voyage) receiver() *handoff.Receiver {
 	v.t.Helper()
-	node := v.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}})
+	node := v.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}, Limits: v.limits})
 	r, err := node.Receiver(mesh.ReceiverOptions{Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(v.paris.nc), v.paris.m)})
 	if err != nil {
 		v.t.Fatal(err)

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,22 +21,49 @@ import (
 // encoded as it came: the record has it as JSON, which may be larger than a message if it came as
 // CBOR.
 func Requeue(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
+	task, err := requeued(c, c.Mesh.Epoch)
+	if err != nil {
+		return jetstream.Submitted{}, err
+	}
+	return q.Submit(ctx, task)
+}
+
+// CheckRequeue returns an error if [Requeue] could not queue a run's task, or if workers with these
+// limits would refuse it. It wraps state.ErrTooLarge if the message is larger than the server's
+// max_payload or than the limit. A run of another platform was accepted under other limits.
+func CheckRequeue(q *jetstream.Queue, c *state.Checkpoint, limits envelope.Limits) error {
+	task, err := requeued(c, math.MaxUint64) // any epoch that the run may have later
+	if err != nil {
+		return err
+	}
+	if size, most := q.Size(task); most > 0 && size > most {
+		return fmt.Errorf("%w: its message has %d bytes, the server's max_payload is %d", state.ErrTooLarge, size, most)
+	}
+	_, _, err = wire.Receive(&nats.Msg{Data: task.Data, Header: task.Header}, limits)
+	if errors.Is(err, envelope.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", state.ErrTooLarge, err)
+	}
+	return err
+}
+
+// requeued returns the submission of a run's task, as the owner of an epoch submits it.
+func requeued(c *state.Checkpoint, epoch uint64) (jetstream.Submission, error) {
 	m := &c.Mesh
 	body, header := []byte(m.Task), nats.Header{wire.HeaderRun: {c.Doc.RunID}}
 	if m.CBOR {
 		task, err := envelope.ParseStored(m.Task)
 		if err != nil {
-			return jetstream.Submitted{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+			return jetstream.Submission{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
 		}
 		if body, err = task.AppendCBOR(nil); err != nil {
-			return jetstream.Submitted{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+			return jetstream.Submission{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
 		}
 		header.Set(wire.HeaderContentType, envelope.ContentCBOR)
 	}
-	return q.Submit(ctx, jetstream.Submission{
-		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
+	return jetstream.Submission{
+		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, epoch),
 		Data: body, Header: header,
-	})
+	}, nil
 }
 
 // raised returns the next higher priority.

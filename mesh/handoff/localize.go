@@ -30,6 +30,9 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 	if err := r.judgeTask(m, now); err != nil {
 		return fmt.Errorf("%w: the run's task: %w", state.ErrInvalid, err)
 	}
+	if err := r.mayKick(c); err != nil {
+		return err
+	}
 	if err := c.CheckNames(); err != nil {
 		return err
 	}
@@ -42,6 +45,21 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 	m.Migration = &grant
 	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
 	return nil
+}
+
+// mayKick returns an error if the run's task cannot be queued here.
+func (r *Receiver) mayKick(c *state.Checkpoint) error {
+	if r.cfg.MayKick == nil {
+		return nil
+	}
+	switch err := r.cfg.MayKick(c); {
+	case err == nil:
+		return nil
+	case errors.Is(err, state.ErrTooLarge):
+		return fmt.Errorf("the run's task: %w", err)
+	default:
+		return fmt.Errorf("%w: the run's task: %w", state.ErrInvalid, err)
+	}
 }
 
 // judgeTask checks that the task of a run is for this run, and records what its signature proves

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -225,6 +227,27 @@ func TestAHandedOverRunCommandsNobody(t *testing.T) {
 		})
 		if _, err := p.receiver.Receive(context.Background(), stream(t, y)); !errors.Is(err, want) {
 			t.Errorf("%s: %v", status, err)
+		}
+	}
+}
+
+func TestARunThatCannotBeQueuedHereIsRefused(t *testing.T) {
+	t.Parallel()
+	var fault error
+	p := newPlatform(t, func(cfg *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+		cfg.MayKick = func(*state.Checkpoint) error { return fault }
+	})
+	for code, err := range map[transfer.Code]error{
+		transfer.CodeTooLarge: fmt.Errorf("%w: 2 MiB", state.ErrTooLarge), transfer.CodeNoState: errors.New("nested too deep"),
+	} {
+		fault = err
+		x := p.pack()
+		if _, err := p.receiver.Receive(context.Background(), stream(t, x)); transfer.NewError(err).Code != code || !strings.Contains(err.Error(), fault.Error()) {
+			t.Errorf("%s: %v", code, err)
+		}
+		status, err := p.receiver.Get(context.Background(), x.id)
+		if err != nil || status.Phase != state.PhaseRefused {
+			t.Errorf("%s: %+v, %v", code, status, err)
 		}
 	}
 }

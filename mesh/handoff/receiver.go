@@ -60,6 +60,10 @@ type ReceiverConfig struct {
 	// Kick queues a stored run for the entity's workers. It may be called more than once for one
 	// run.
 	Kick func(ctx context.Context, c *state.Checkpoint) error
+	// MayKick returns an error if Kick could not queue the run, or if the entity's workers would not
+	// accept its task: it is larger than a message here, for instance. It is called when a run
+	// arrives. nil: every task is accepted.
+	MayKick func(c *state.Checkpoint) error
 	// Replies reads the replies of the runs here, for their sources.
 	Replies Replies
 	// Forward passes a command for a run, an envelope, to its entity. nil: commands are refused.

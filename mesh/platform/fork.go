@@ -20,7 +20,8 @@ import (
 // platform has no task of this mesh: its run is given to the agent with its agent_id, and
 // Fork fails with transfer.ErrUnknownAgent if no such agent is served here.
 //
-// The checkpoint is stored before the run is queued. If queueing fails, the run is stored, and
+// A task that cannot be queued here, because it is too large for instance, is refused. Then
+// the checkpoint is stored before the run is queued. If queueing fails, the run is stored, and
 // a worker's sweep queues it.
 func (p *Platform) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (client.Submitted, error) {
 	d := p.cfg.Stores
@@ -45,6 +46,9 @@ func (p *Platform) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkO
 	fork, err := c.Fork(of, time.Now())
 	if err != nil {
 		return client.Submitted{}, err
+	}
+	if err := p.mayQueue(fork); err != nil {
+		return client.Submitted{}, fmt.Errorf("the run's task: %w", err)
 	}
 	data, err := d.Codec.Over(0).Encode(fork)
 	if err != nil {

@@ -91,9 +91,15 @@ func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 			_, err := client.Requeue(ctx, d.Queue, c)
 			return err
 		},
+		MayKick: p.mayQueue,
 		Replies: followed{p}, Forward: p.forward,
 		Now: p.serverTime, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: p.cfg.Answers.Log,
 	})
+}
+
+// mayQueue returns an error if the task of a run from elsewhere cannot be queued here.
+func (p *Platform) mayQueue(c *state.Checkpoint) error {
+	return client.CheckRequeue(p.cfg.Stores.Queue, c, p.cfg.Answers.Limits)
 }
 
 // followed reads replies for a receiver.
