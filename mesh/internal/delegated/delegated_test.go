@@ -100,13 +100,15 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 		wantCode(t, err, envelope.CodeSigRequired)
 	}
 	for what, change := range map[string]func(*envelope.Envelope, map[string]any){
-		"another task":     func(_ *envelope.Envelope, h map[string]any) { h["task"] = "task-0002" },
-		"another caller":   func(_ *envelope.Envelope, h map[string]any) { h["caller"] = "human.eve" },
-		"another corr":     func(e *envelope.Envelope, _ map[string]any) { e.Corr = "workflow-2" },
-		"another receiver": func(e *envelope.Envelope, _ map[string]any) { e.To = "agent.d" },
-		"another sender":   func(e *envelope.Envelope, _ map[string]any) { e.From = "agent.d" },
-		"a negative count": func(_ *envelope.Envelope, h map[string]any) { h["stream"] = -1 },
-		"no intent":        func(_ *envelope.Envelope, h map[string]any) { h["intent"] = "" },
+		"another task":      func(_ *envelope.Envelope, h map[string]any) { h["task"] = "task-0002" },
+		"another caller":    func(_ *envelope.Envelope, h map[string]any) { h["caller"] = "human.eve" },
+		"another corr":      func(e *envelope.Envelope, _ map[string]any) { e.Corr = "workflow-2" },
+		"another receiver":  func(e *envelope.Envelope, _ map[string]any) { e.To = "agent.d" },
+		"another sender":    func(e *envelope.Envelope, _ map[string]any) { e.From = "agent.d" },
+		"a negative count":  func(_ *envelope.Envelope, h map[string]any) { h["stream"] = -1 },
+		"too many streamed": func(_ *envelope.Envelope, h map[string]any) { h["stream"] = wire.MaxCount + 1 },
+		"too many epochs":   func(_ *envelope.Envelope, h map[string]any) { h["epoch"] = wire.MaxCount + 1 },
+		"no intent":         func(_ *envelope.Envelope, h map[string]any) { h["intent"] = "" },
 	} {
 		e, members := *third, map[string]any{}
 		if err := json.Unmarshal(raw, &members); err != nil {

@@ -59,8 +59,8 @@ func Read(raw json.RawMessage, task *envelope.Envelope) (h *Handed, forbidden bo
 	switch {
 	case len(h.Task) < 8 || len(h.Task) > wire.MaxName, h.Caller == "" || len(h.Caller) > wire.MaxName, len(h.Intent) < 3 || len(h.Intent) > wire.MaxName:
 		return nil, false, bad("task, caller and intent must be those of a task")
-	case h.Stream < 0 || len(h.Digest) > 64:
-		return nil, false, bad("stream cannot be negative, and digest has at most 64 characters")
+	case h.Stream < 0 || int64(h.Stream) > wire.MaxCount || h.Epoch > wire.MaxCount || len(h.Digest) > 64:
+		return nil, false, bad("stream and epoch are from 0 to 2^52, and digest has at most 64 characters")
 	}
 	if h.Links, err = chain.Parse(h.Chain); err != nil {
 		return nil, false, err

@@ -16,10 +16,6 @@ import (
 // task continues with the next number.
 const maxForged = math.MaxInt32
 
-// maxSeq bounds the numbers that count at all, unless they follow the highest before them: a record
-// holds numbers up to 2^53-1 only, and where signatures are optional an unsigned envelope has any.
-const maxSeq = 1 << 52
-
 // Read reads from the reply subject of a task of an entity what earlier owners have sent since the
 // checkpoint c. A worker that may read the last reply only learns the last number from it; the
 // text of the turn then begins anew. Of an envelope whose signature does not verify only the
@@ -42,7 +38,12 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			Text    string `json:"text"`
 			Restart bool   `json:"restart"`
 		}
-		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq || int64(p.Seq) > maxSeq && p.Seq > used+1 {
+		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq {
+			continue
+		}
+		// Where signatures are optional, an unsigned envelope has any number. One that no record holds
+		// counts only if it follows the highest before it.
+		if int64(p.Seq) > wire.MaxCount && p.Seq > used+1 {
 			continue
 		}
 		if _, err := d.lane.Verifier.Verify(e, msg.Time); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -477,12 +478,12 @@ func TestANumberThatNoRecordHoldsIsNotContinued(t *testing.T) {
 	say(1)
 	say(1<<53 + 1)
 	say(math.MaxInt)
-	say(maxSeq + 1)
+	say(wire.MaxCount + 1)
 	want(1)
-	say(maxSeq)
-	want(maxSeq)
-	say(maxSeq + 1)
-	say(maxSeq + 2)
-	say(maxSeq + 4)
-	want(maxSeq + 2)
+	say(wire.MaxCount)
+	want(wire.MaxCount)
+	say(wire.MaxCount + 1)
+	say(wire.MaxCount + 2)
+	say(wire.MaxCount + 4)
+	want(wire.MaxCount + 2)
 }

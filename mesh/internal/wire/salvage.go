@@ -12,6 +12,10 @@ import (
 // repeated in replies and published on the bus.
 const MaxName = 1024
 
+// MaxCount bounds the counts that a peer states: a record holds integers up to 2^53-1 only, and what
+// is counted here is added to them.
+const MaxCount = 1 << 52
+
 // Oversized is an envelope with a field that is longer than MaxName.
 type Oversized struct {
 	field string
