@@ -46,7 +46,7 @@ func (b *kvBucket) explain(err error, format string, args ...any) error {
 
 // written translates the error of a write; another revision of the key is reported as changed.
 func (b *kvBucket) written(err, changed error, format string, args ...any) error {
-	if api.IsWrongSequence(err) {
+	if api.IsChanged(err) {
 		return fmt.Errorf(format+": %w", append(args, changed)...)
 	}
 	return api.Uncertain(b.explain(err, format, args...))

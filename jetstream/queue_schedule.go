@@ -72,7 +72,7 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 			return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 		case errors.Is(context.Cause(ctx), ErrDenied):
 			return Submitted{}, api.Explain(q.js.Conn(), context.Cause(ctx), "schedule a task to %s", subj)
-		case api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant): // the other write may never be stored
+		case api.IsUnderWay(err): // the other write may never be stored
 			return Submitted{}, fmt.Errorf("schedule a task to %s: %w: another write of it is under way: %w", subj, ErrUncertain, err)
 		case !api.IsWrongSequence(err):
 			return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "schedule a task to %s", subj))

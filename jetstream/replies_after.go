@@ -38,7 +38,7 @@ func (r *Replies) publishAfter(ctx context.Context, msg *nats.Msg, id string, la
 		return there, err
 	})
 	switch {
-	case taken, api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence):
+	case taken, api.IsChanged(err):
 		return 0, taken, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
 	case err != nil:
 		return 0, false, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
@@ -60,7 +60,7 @@ func (r *Replies) PublishUnless(ctx context.Context, reply Reply, answered func(
 	id, last := reply.MsgID, uint64(0)
 	for range publishTries {
 		_, taken, err := r.publishAfter(ctx, msg, id, last)
-		underWay := api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+		underWay := api.IsUnderWay(err)
 		if !errors.Is(err, ErrExists) && !underWay {
 			return err
 		}

@@ -126,3 +126,40 @@ func TestAbsentDoesNotAskForEverWhileAWriteIsUnderWay(t *testing.T) {
 		}
 	}
 }
+
+// A leader refuses a write while another write of the subject is under way, perhaps an earlier copy
+// of the same one. That does not say that the record has changed: a worker that took it so would give
+// up its own run.
+func TestAWriteThatIsUnderWayIsNoChange(t *testing.T) {
+	t.Parallel()
+	const underWay, changed, stored = `{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"},"stream":"KV_aee_state","seq":0}`,
+		`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 9"},"stream":"KV_aee_state","seq":0}`, `{"stream":"KV_aee_state","seq":8}`
+	for name, c := range map[string]struct {
+		then string // the answer after three of underWay
+		want error
+	}{"not stored": {stored, nil}, "stored": {changed, state.ErrChanged}, "unknown": {underWay, state.ErrUncertain}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+			asked := 0
+			if _, err := nc.Subscribe("$KV.>", func(msg *nats.Msg) {
+				if asked++; asked <= 3 {
+					_ = msg.Respond([]byte(underWay))
+				} else {
+					_ = msg.Respond([]byte(c.then))
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			js, err := natsjs.New(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := state.ID{Entity: "agent.x", Run: state.RunID("agent.x", "1")}
+			rev, err := jetstream.NewStates(js, subject.Map{}).Put(testContext(t), id, 7, []byte("{}"))
+			if !errors.Is(err, c.want) || c.want != state.ErrChanged && errors.Is(err, state.ErrChanged) || err == nil && rev != 8 {
+				t.Errorf("revision %d, %v", rev, err)
+			}
+		})
+	}
+}

@@ -176,7 +176,7 @@ func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.M
 	switch {
 	case err == nil:
 		return ack.Sequence, nil
-	case api.IsWrongSequence(err):
+	case api.IsChanged(err):
 		return 0, fmt.Errorf("put run %s over revision %d: %w: %w", id.Run, prev, state.ErrChanged, err)
 	}
 	return 0, api.Uncertain(api.Explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
@@ -255,7 +255,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.pattern(key)}
 		}
 		_, err = api.Publish(ctx, s.js, marker)
-		switch refused := api.IsWrongSequence(err); {
+		switch refused := api.IsChanged(err); {
 		case refused && gone: // there is a new run
 			return nil
 		case !refused: // else it was written meanwhile

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -92,7 +94,7 @@ func Uncertain(err error) error {
 			return fmt.Errorf("%w: %w", ErrUncertain, err)
 		}
 	}
-	if HasCode(err, duplicateInProcess) {
+	if HasCode(err, duplicateInProcess) || IsUnderWay(err) {
 		return fmt.Errorf("%w: %w", ErrUncertain, err)
 	}
 	return err
@@ -103,10 +105,16 @@ func Uncertain(err error) error {
 // stored that copy.
 const duplicateInProcess natsjs.ErrorCode = 10158
 
-// Publish publishes a message and waits until the server has stored it. See [OfWrite].
+// Publish publishes a message and waits until the server has stored it. See [OfWrite]. It publishes
+// it again for a third of a second while the stream's leader says that another write of the subject
+// is under way: that write may never be stored, so it is not known yet whether the subject changes.
 func Publish(ctx context.Context, js natsjs.JetStream, msg *nats.Msg) (*natsjs.PubAck, error) {
-	ack, err := js.PublishMsg(ctx, msg)
-	return ack, OfWrite(js.Conn(), msg.Subject, err)
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		ack, err := js.PublishMsg(ctx, msg)
+		if !IsUnderWay(err) || wait > 160*time.Millisecond || !pause.For(ctx, wait) {
+			return ack, OfWrite(js.Conn(), msg.Subject, err)
+		}
+	}
 }
 
 // OfWrite returns the error of a write to a subject. A timeout becomes [ErrDenied] only if the server
@@ -157,10 +165,19 @@ func inboxOf(nc *nats.Conn) string {
 }
 
 // IsWrongSequence reports whether a write failed because the subject was not at the
-// expected sequence.
+// expected sequence, or because another write of the subject was under way ([IsUnderWay]).
 func IsWrongSequence(err error) bool {
-	return HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+	return IsChanged(err) || IsUnderWay(err)
 }
+
+// IsUnderWay reports whether a write was refused because another write of the subject is under way,
+// perhaps an earlier copy of the same one. It may never be stored.
+func IsUnderWay(err error) bool {
+	return HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// IsChanged reports whether a write failed because the subject has changed.
+func IsChanged(err error) bool { return HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence) }
 
 // nats-server's codes for a stream, an account or a server at its limits.
 const (

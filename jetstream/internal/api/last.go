@@ -38,7 +38,7 @@ func LastSequence(ctx context.Context, stream, subject, pattern string, ask func
 		if seq, ok := LastIn(err); ok {
 			return seq, nil
 		}
-		if !HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // otherwise another write is under way
+		if !IsUnderWay(err) { // otherwise another write is under way
 			return 0, fmt.Errorf("ask for the last sequence under %s: %w", pattern, err)
 		}
 		if !pause.For(ctx, time.Millisecond) {
