@@ -66,7 +66,7 @@ func (r *Replies) PublishUnless(ctx context.Context, reply Reply, answered func(
 		}
 		tried := last
 		last, err = r.lastUnless(ctx, msg.Subject, answered)
-		if errors.Is(err, ErrDenied) {
+		if api.Refused(err) {
 			break
 		}
 		if err != nil || last == replied {

@@ -120,7 +120,7 @@ func keepTidy(ctx context.Context, states tidyStore, log *slog.Logger, every tim
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, jetstream.ErrDenied):
+		case errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err):
 			return session.LaneError(err)
 		case err != nil:
 			log.Warn("not tidied", "err", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 type untidy struct {
 	restoring time.Duration
 	err       error
+	unswept   error // of the first pass
 	swept     int
 }
 
@@ -30,6 +32,9 @@ func (u *untidy) Restore(ctx context.Context) (int, error) {
 func (u *untidy) Sweep(ctx context.Context, _ jetstream.SweepOptions) (jetstream.Swept, error) {
 	if ctx.Err() == nil {
 		u.swept++
+	}
+	if u.swept == 1 && u.unswept != nil {
+		return jetstream.Swept{}, u.unswept
 	}
 	return jetstream.Swept{Runs: 3, Used: 0.8}, ctx.Err()
 }
@@ -58,4 +63,29 @@ func TestAPassOfTheJanitorMayTakeLongerThanItsPause(t *testing.T) {
 			t.Errorf("%d passes in an hour", store.swept)
 		}
 	})
+}
+
+// A request that was not answered, and may have been denied, ends no pass after this one. A denial
+// does.
+func TestTheJanitorGoesOnAfterADenialThatIsNotSure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		passes int
+	}{"sure": {jetstream.ErrDenied, 1}, "not sure": {fmt.Errorf("%w: %w", jetstream.ErrDenied, jetstream.ErrUncertain), 60}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				store := &untidy{unswept: c.err}
+				if err := keepTidy(ctx, store, slog.New(slog.DiscardHandler), time.Minute); (err != nil) != (c.passes == 1) {
+					t.Error(err)
+				}
+				if store.swept < c.passes || store.swept > c.passes+1 {
+					t.Errorf("%d passes in an hour", store.swept)
+				}
+			})
+		})
+	}
 }
