@@ -286,6 +286,25 @@ func TestADenialOfSomethingElseEndsNoFollow(t *testing.T) {
 	}
 }
 
+// A user who may not subscribe to its inbox gets no answer at all, so it is told, and does not wait.
+func TestADeniedInboxEndsAFollow(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "u", Password: "p", Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Deny: []string{"_INBOX.>"}}}},
+	}})
+	apply(t, connect(t, srv, nats.UserInfo("all", "p")), jetstream.Options{})
+	js := connect(t, srv, nats.UserInfo("u", "p"))
+	for _, err := range jetstream.NewReplies(js, subject.Map{}).Follow(testContext(t), "human.a", "t", jetstream.FollowOptions{}) {
+		if !errors.Is(err, jetstream.ErrDenied) {
+			t.Error(err)
+		}
+		return
+	}
+	t.Error("it has waited for as long as its context let it")
+}
+
 // A worker that may not update its consumers opens them as they are.
 func TestADeniedUpdateOfAConsumerIsHeard(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,13 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		if denied := Violation(nc); denied != nil && !errors.As(err, new(lostAnswer)) {
-			return fmt.Errorf("%s: %w: %w", op, errGuessed, denied)
+		d, denied := violation(nc)
+		switch {
+		case !denied || errors.As(err, new(lostAnswer)):
+		case d.Op == denial.Subscribe && !strings.HasSuffix(d.Subject, ">"): // the inbox of the answers themselves
+			return fmt.Errorf("%s: %w: %w", op, ErrDenied, d.Err)
+		default:
+			return fmt.Errorf("%s: %w: %w", op, errGuessed, d.Err)
 		}
 	}
 	return fmt.Errorf("%s: %w", op, err)
@@ -141,19 +146,18 @@ type lostAnswer struct{ error }
 
 func (e lostAnswer) Unwrap() error { return e.error }
 
-// Violation returns the last denial that may be why JetStream does not answer: of publishing to a
+// violation returns the last denial that may be why JetStream does not answer: of publishing to a
 // subject that this package publishes to, or of subscribing to an inbox, where the answers arrive.
 // The server reports it besides the request, which then times out.
-func Violation(nc *nats.Conn) error {
+func violation(nc *nats.Conn) (d denial.Denial, denied bool) {
 	inbox := inboxOf(nc)
-	d, _ := denial.Why(nc, func(d denial.Denial) bool {
+	return denial.Why(nc, func(d denial.Denial) bool {
 		if d.Op == denial.Subscribe {
 			return strings.HasPrefix(d.Subject, inbox)
 		}
 		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
 			slices.ContainsFunc([]string{"aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."}, func(s string) bool { return strings.Contains(d.Subject, s) })
 	})
-	return d.Err
 }
 
 // inboxOf returns how the connection's inboxes begin.
