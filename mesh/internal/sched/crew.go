@@ -64,21 +64,35 @@ func (c *Crew) run(f func()) {
 	}
 }
 
+// end ends a goroutine. If a function ended it (runtime.Goexit), functions may wait: another takes
+// its place.
 func (c *Crew) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f := c.first(); f != nil {
+		go c.run(f)
+		return
+	}
 	c.n--
 	c.ended.Broadcast()
+}
+
+// first removes and returns the function that has waited longest, nil if none waits. c.mu is held.
+func (c *Crew) first() func() {
+	if len(c.waiting) == 0 {
+		return nil
+	}
+	f := c.waiting[0]
+	if c.waiting = c.waiting[1:]; len(c.waiting) == 0 {
+		c.waiting = nil
+	}
+	return f
 }
 
 // next returns the next function for a goroutine; nil: it ends.
 func (c *Crew) next(next chan func(), timer *time.Timer) func() {
 	c.mu.Lock()
-	if len(c.waiting) > 0 {
-		f := c.waiting[0]
-		if c.waiting = c.waiting[1:]; len(c.waiting) == 0 {
-			c.waiting = nil
-		}
+	if f := c.first(); f != nil {
 		c.mu.Unlock()
 		return f
 	}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,25 @@ func TestACrewHasGoroutinesWhileItNeedsThem(t *testing.T) {
 		}
 		if c.Go(func() {}) {
 			t.Error("a closed crew takes a function")
+		}
+	})
+}
+
+// A function that ends its goroutine takes no other with it.
+func TestACrewRunsWhatWaitsForAGoroutineThatEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCrew(1, 3)
+		ran := 0
+		for range 3 {
+			c.Go(func() {
+				ran++
+				runtime.Goexit()
+			})
+		}
+		c.Close()
+		if ran != 3 || goroutines(c) != 0 {
+			t.Errorf("%d functions ran, %d goroutines are left", ran, goroutines(c))
 		}
 	})
 }
