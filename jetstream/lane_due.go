@@ -8,8 +8,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // dueBatch is how many delayed tasks a lane requests at once to move them.
@@ -98,9 +96,7 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	if err != nil || from.Kind != subject.Schedule || from.Entity != at.Entity {
 		return errNotDue
 	}
-	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: api.PlainHeader(d.Header)}
-	msg.Header.Set(natsjs.MsgIDHeader, workID(from.Entity, from.ID))
-	_, err = q.publish(ctx, msg)
+	_, err = q.publish(ctx, q.message(subj, Submission{Entity: from.Entity, ID: from.ID, Data: d.Data, Header: d.Header}))
 	return api.Explain(q.js.Conn(), err, "move a delayed task to %s", subj)
 }
 

@@ -54,6 +54,9 @@ func TestLaneOfDelayedTasks(t *testing.T) {
 		if d.Subject != subj || d.Priority != "high" || string(d.Data) != "{}" || d.Header.Get("Content-Type") != "application/cbor" || d.Header.Get("Nats-Scheduler") != "" {
 			t.Errorf("got %+v", d)
 		}
+		if in := d.Header.Get("Nats-Expected-Stream"); in != jetstream.StreamWork+m.Suffix() {
+			t.Errorf("any stream may store it: %q", in)
+		}
 		if d.Stored.Before(at) {
 			t.Errorf("it came at %s, and was due at %s", d.Stored, due)
 		}

@@ -115,7 +115,7 @@ func (q *Queue) message(subj string, s Submission) *nats.Msg {
 	return msg
 }
 
-// publish stores a message in StreamWork. For a user who may not read the stream, a task
+// publish stores a message of [Queue.message]. For a user who may not read the stream, a task
 // that is submitted twice within the duplicate window is stored twice; it is still one
 // run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
