@@ -55,10 +55,10 @@ func requeued(c *state.Checkpoint, epoch uint64) (jetstream.Submission, error) {
 		if err != nil {
 			return jetstream.Submission{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
 		}
-		if body, err = task.AppendCBOR(nil); err != nil {
-			return jetstream.Submission{}, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+		if inCBOR, err := task.AppendCBOR(nil); err == nil { // a task of another platform may have none
+			body = inCBOR
+			header.Set(wire.HeaderContentType, envelope.ContentCBOR)
 		}
-		header.Set(wire.HeaderContentType, envelope.ContentCBOR)
 	}
 	return jetstream.Submission{
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, epoch),
