@@ -264,8 +264,11 @@ func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 }
 
 // withoutSecrets returns a value of a flag without what may be a secret in it: the user of a
-// URL, the value of a variable.
+// URL, the value of a variable, a secret in place of a reference to it.
 func withoutSecrets(flag, value string) string {
+	if value != "" && slices.Contains(referenceFlags, flag) && !strings.HasPrefix(value, "env:") && !strings.HasPrefix(value, "file:") {
+		return "(not shown)"
+	}
 	if name, _, given := strings.Cut(value, "="); given && flag == "program-env" {
 		return name + "=(not shown)"
 	}

@@ -25,6 +25,9 @@ var notInFile = []string{"config", "help", "help-all", flagChild}
 // secretFlags are flags whose value is a secret. The file names a file that holds it.
 var secretFlags = []string{"password", "token"}
 
+// referenceFlags are flags that take env:NAME or file:PATH of a secret, never the secret itself.
+var referenceFlags = []string{"state-key", "handoff-bearer"}
+
 // maxSecret is the size of the largest secret that is read from a file, in bytes.
 const maxSecret = 64 << 10
 

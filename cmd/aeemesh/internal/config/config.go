@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
@@ -262,20 +262,33 @@ func (s Setting) texts(badKind error, list ...string) ([]string, error) {
 	case s.Kind != Text && s.Kind != List && !s.Secret:
 		return nil, badKind
 	}
-	if slices.ContainsFunc(list, hasPassword) {
-		return nil, errors.New("it holds a password, which belongs into a file of its own")
+	for _, text := range list {
+		if s.hasPassword(text) {
+			return nil, errors.New("it holds a password, which belongs into a file of its own")
+		}
 	}
 	return list, nil
 }
 
-// hasPassword reports whether a text is or lists a URL with a password in it.
-func hasPassword(text string) bool {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '=' }) {
-		if !strings.Contains(word, "://") {
-			continue
+// hasPassword reports whether a text is or lists a URL with a password in it. Of the servers of
+// --nats, which need no scheme, a user alone is one too: nats.go takes it for a token. URLs are
+// not parsed, because what nats.go or a program takes may be none by RFC 3986.
+func (s Setting) hasPassword(text string) bool {
+	servers := s.Flag == "nats"
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		if servers && !strings.Contains(word, "://") {
+			word = "nats://" + word
 		}
-		if u, err := url.Parse(word); err == nil && u.User != nil {
-			if _, has := u.User.Password(); has {
+		for i, part := range strings.Split(word, "://") {
+			if i == 0 {
+				continue // the scheme, perhaps with NAME= before it
+			}
+			authority := part
+			if end := strings.IndexAny(part, "/?#"); end >= 0 {
+				authority = part[:end]
+			}
+			user := authority[:max(strings.LastIndex(authority, "@"), 0)]
+			if strings.Contains(user, ":") || servers && user != "" {
 				return true
 			}
 		}

@@ -80,6 +80,37 @@ func TestReadSaysWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
+// docs/operations.md: a URL with a password is refused. nats.go takes the user of a server's URL
+// without a password for a token.
+func TestReadRefusesPasswordsInURLs(t *testing.T) {
+	t.Parallel()
+	for text, refused := range map[string]bool{
+		"nats: 'nats://ada:c2VjcmV0==@nats:4222'":                     true,
+		"nats: 'ada:hunter2@nats:4222'":                               true,
+		"nats: 'a:4222,ada:hunter2@b'":                                true,
+		"nats: 'a:4222, ada:hunter2@b'":                               true,
+		"nats: 'tls://hunter2@nats:4222'":                             true,
+		"nats: 'hunter2@nats:4222'":                                   true,
+		"nats: 'nats://ada:50%hunter2@nats'":                          true, // no URL by RFC 3986
+		"nats: 'nats://ada:p@hunter2@nats'":                           true,
+		"nats: 'nats://a:4222,b:4222,[::1]:4222'":                     false,
+		"nats: 'wss://nats:443/way?to=ada:b@c'":                       false,
+		"tool: ['x=https://ada:hunter2==@host/']":                     true,
+		"tool: ['run --url=https://ada:hunter2@host/ --json']":        true,
+		"tool: ['x=https://host/?other=https://ada:hunter2@host']":    true,
+		"tool: ['x=https://ada@host/a:b', 'mail ada:x@host']":         false,
+		"tool: ['x=https://host/?mail=a:b@c', 'x=https://host:1/#@']": false,
+	} {
+		_, err := Read("w.yaml", []byte("worker: {"+text+"}"), settings)
+		if got := err != nil && strings.Contains(err.Error(), "it holds a password"); got != refused || !refused && err != nil {
+			t.Errorf("%s: %v; refused: want %v", text, err, refused)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error repeats a secret: %v", err)
+		}
+	}
+}
+
 func TestSchemaHasEverySetting(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(Schema(settings, map[string]any{"outbound": map[string]any{"type": "object"}, Section: nil}))
