@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -303,8 +304,11 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 // settings and the time of an ack.
 func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync) {
 	if d.monitor != "" {
-		if told, err := fsyncOf(ctx, d.monitor); err != nil {
-			d.tell("fsync", "warn", "", "%s: %s", d.monitor, outcome.Text(err))
+		asking, cancel := context.WithTimeout(ctx, min(monitorTimeout, d.app.Conn.Wait()))
+		told, err := fsyncOf(asking, d.monitor)
+		cancel()
+		if err != nil {
+			d.tell("fsync", "warn", "", "%s: %s", withoutUser(d.monitor), outcome.Text(err))
 		} else {
 			f = told
 		}
@@ -354,12 +358,30 @@ func (d *doctor) copies(ctx context.Context, js natsjs.JetStream) {
 	}
 }
 
+// monitorTimeout bounds the request to the monitoring port, so that one that does not answer
+// leaves time for the other checks of JetStream.
+const monitorTimeout = 2 * time.Second
+
+// withoutUser removes the user and the password from what may be a URL.
+func withoutUser(text string) string {
+	start, at := 0, strings.LastIndex(text, "@")
+	if i := strings.Index(text, "://"); i >= 0 && i < at {
+		start = i + len("://")
+	}
+	return text[:start] + text[max(at+1, start):]
+}
+
+// fsyncOf asks a monitoring port. Its errors do not contain the URL, which may have a password.
 func fsyncOf(ctx context.Context, monitor string) (inspect.Fsync, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+"/jsz", nil)
 	if err != nil {
-		return inspect.Fsync{}, err
+		return inspect.Fsync{}, errors.New("it is no URL such as http://127.0.0.1:8222")
 	}
 	res, err := http.DefaultClient.Do(req)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
 	if err != nil {
 		return inspect.Fsync{}, err
 	}

@@ -169,3 +169,35 @@ func TestDoctorDoesNotHintAtItself(t *testing.T) {
 		}
 	}
 }
+
+// A monitoring port that takes a connection and does not answer leaves doctor the time to see
+// whether something can be stored; a password in its URL is not printed.
+func TestDoctorDoesNotTakeASilentMonitorForABrokenStore(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for monitor, want := range map[string]string{
+		"http://ada:hunter2@" + silent.Addr().String(): "warn fsync        http://" + silent.Addr().String() + ": context deadline exceeded\n",
+		"http://ada:50%hunter2@127.0.0.1:1":            "warn fsync        http://127.0.0.1:1: it is no URL",
+		"127.0.0.1:1":                                  "warn fsync        127.0.0.1:1: it is no URL such as http://127.0.0.1:8222\n",
+	} {
+		var out bytes.Buffer
+		d := &doctor{app: printingTo(&out), conn: conn, monitor: monitor, probe: true, role: roleOperator}
+		d.jetStream(t.Context(), js)
+		if got := out.String(); d.failed || !strings.Contains(got, want) || !strings.Contains(got, "an acknowledgement took") || strings.Contains(got, "hunter2") {
+			t.Errorf("failed: %v, want %q and an acknowledgement in\n%s", d.failed, want, got)
+		}
+	}
+}
