@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,14 +19,9 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
-	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/inspect"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // check is one line of the output of "doctor".
@@ -394,77 +388,4 @@ func fsyncOf(ctx context.Context, monitor string) (inspect.Fsync, error) {
 		return inspect.Fsync{}, err
 	}
 	return inspect.ParseJSZ(body)
-}
-
-// maxPinged bounds how many agents' clocks are checked.
-const maxPinged = 20
-
-// agents discovers agents and checks those that it finds; ok is false if not
-// all were found.
-func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
-	node, err := d.node()
-	if err != nil {
-		d.tell("agents", "fail", "", "%s", outcome.Text(err))
-		return nil, false
-	}
-	found, err = workers.Discover(ctx, node, "", time.Second)
-	if err != nil {
-		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
-		return nil, false
-	}
-	entities := workers.TakersOf(found)
-	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
-	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: node.Entity(), Verifier: sign.Verifier{Mode: sign.Off}})
-	if err != nil {
-		d.tell("agents", "fail", "", "%s", outcome.Text(err))
-		return nil, false
-	}
-	n := 0
-	for entity := range entities {
-		if n++; n > maxPinged {
-			break
-		}
-		if d.app.Sign.Kid == session.SignAuto && !workers.WantSignatures(found, entity) {
-			d.agent(ctx, unsigned, entity) // the agent may not know the signing key yet
-			continue
-		}
-		d.agent(ctx, node, entity)
-	}
-	d.tellClocks()
-	if len(d.unasked) > 0 {
-		slices.Sort(d.unasked)
-		d.tell("agents", "ok", "A worker needs no answer of them. An operator's user may ask all.", "not asked, because this user may not send to them: %s", strings.Join(d.unasked, ", "))
-	}
-	return found, true
-}
-
-// agent asks an agent for its clock and its health.
-func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
-	turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
-	var pong intents.PingResult
-	asked := time.Now()
-	err := workers.Ask(turn, node, entity, intents.StatusPing, &pong)
-	cancel()
-	took := time.Since(asked)
-	if d.role == roleWorker && workers.MayNotAsk(err) {
-		d.unasked = append(d.unasked, entity)
-		return
-	}
-	if errors.Is(err, &envelope.Error{Code: envelope.CodeSigRequired}) {
-		d.tell("agent", "ok", "", "%s answers, and wants signatures", entity)
-		return
-	}
-	if err != nil {
-		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, outcome.Text(err))
-		return
-	}
-	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
-		skew := at.Sub(asked.Add(took / 2))
-		if d.all || d.app.Term.JSON || skew.Abs() > mesh.DefaultSkew/5 {
-			d.skew("clock", entity, skew, took)
-		} else {
-			d.clocked, d.apart = append(d.clocked, entity), max(d.apart, skew.Abs())
-		}
-	}
-	d.health(ctx, node, entity)
 }

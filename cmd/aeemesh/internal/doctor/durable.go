@@ -120,18 +120,15 @@ func (d *doctor) undrawn(ctx context.Context, queue *jetstream.Queue) {
 
 // health reports an agent that is unhealthy, and why: for example because it
 // does not receive durable tasks or cannot store its runs.
-func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
-	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
-	defer cancel()
-	var health intents.HealthResult
-	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
-		return // it has answered a ping, so it is running
+func (d *doctor) health(a *answer) {
+	if a.health == nil {
+		return
 	}
-	if lane, ok := workers.LaneOf(&health); ok && lane.Reason != "" {
-		d.tell("lane", "warn", laneHint(lane.Reason), "durable tasks of %s: %s", entity, lane)
-	} else if health.Status != intents.Healthy {
-		reason, _ := health.Details["reason"].(string)
-		d.tell("agent", "warn", laneHint(reason), "%s is %s: %s", entity, health.Status, cmp.Or(reason, "it does not say why"))
+	if lane, ok := workers.LaneOf(a.health); ok && lane.Reason != "" {
+		d.tell("lane", "warn", laneHint(lane.Reason), "durable tasks of %s: %s", a.entity, lane)
+	} else if a.health.Status != intents.Healthy {
+		reason, _ := a.health.Details["reason"].(string)
+		d.tell("agent", "warn", laneHint(reason), "%s is %s: %s", a.entity, a.health.Status, cmp.Or(reason, "it does not say why"))
 	}
 }
 

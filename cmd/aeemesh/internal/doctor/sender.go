@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -35,9 +36,12 @@ func (d *doctor) sender(ctx context.Context) {
 		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and none answers")
 		return
 	}
+	entities := workers.TakersOf(found)
 	var may, mayNot []string
-	for _, entity := range slices.Sorted(maps.Keys(workers.TakersOf(found))) {
-		if len(may)+len(mayNot) >= maxPinged {
+	untried := ""
+	for i, entity := range slices.Sorted(maps.Keys(entities)) {
+		if i == maxPinged {
+			untried = fmt.Sprintf("; %d more were not tried", len(entities)-i)
 			break
 		}
 		turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
@@ -54,10 +58,10 @@ func (d *doctor) sender(ctx context.Context) {
 		lacks = "; not to " + fewNames(mayNot)
 	}
 	if len(may) == 0 {
-		d.tell("permissions", "fail", named, "this user may send to none of the agents that answer: %s", strings.Join(mayNot, ", "))
+		d.tell("permissions", "fail", named, "this user may send to none of the agents that answer: %s%s", strings.Join(mayNot, ", "), untried)
 		return
 	}
-	d.tell("permissions", "ok", "", "this user may send to %s%s", fewNames(may), lacks)
+	d.tell("permissions", "ok", "", "this user may send to %s%s%s", fewNames(may), lacks, untried)
 	for _, entity := range may {
 		d.agent(ctx, node, entity)
 	}
