@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -359,18 +360,32 @@ with --shared all that use --shared-keys within two.`,
 	return DirFlag(a, c, &shared)
 }
 
-// sharedRecord reads a key's record from the mesh's bucket.
+// sharedRecord reads a key's record from the mesh's bucket, also one that an answer of the server
+// covers: the key is then to be revoked all the same.
 func sharedRecord(a *session.App, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
-	lines, err := bucketKeys(a, ctx, cmd)
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return sign.Record{}, err
 	}
-	for _, l := range lines {
-		if l.KID == kid {
-			return l.Record, nil
-		}
+	defer conn.Close()
+	records, err := a.SharedKeys(conn)
+	if err != nil {
+		return sign.Record{}, err
 	}
-	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.DirToWrite())
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
+	defer cancel()
+	have, err := records.Get(ctx, kid)
+	if errors.Is(err, natsjs.ErrMsgNotFound) { // not the bucket
+		return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.DirToWrite())
+	}
+	if err != nil {
+		return sign.Record{}, fmt.Errorf("shared keys: %w", err)
+	}
+	r, err := session.ReadShared(have)
+	if err != nil {
+		return sign.Record{}, fmt.Errorf("shared key %s: %w", kid, err)
+	}
+	return r, nil
 }
 
 // tellSigning says what changes with a new key, if it changes anything:
