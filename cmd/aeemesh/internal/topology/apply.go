@@ -108,6 +108,9 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 	if len(left) > 0 {
 		return outcome.Hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
 	}
+	if askedOfNewer(cmd, opts, report) {
+		return outcome.Hinted(outcome.Conflict("a newer aeemesh manages this mesh: what was asked for was not done"), "Update this aeemesh. Without those flags \"apply\" leaves the mesh alone.")
+	}
 	return nil
 }
 
@@ -128,6 +131,22 @@ func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
 		}
 	}
 	return out
+}
+
+// askedOfNewer reports whether the flags ask for something of a stream, bucket or consumer that
+// is left to a newer aeemesh. It may be as asked: it is not compared.
+func askedOfNewer(cmd *cobra.Command, opts jetstream.Options, changes []jetstream.Change) bool {
+	ofAll := false
+	for _, flag := range []string{"replicas", "storage", "placement-cluster", "placement-tag"} {
+		ofAll = ofAll || cmd.Flags().Changed(flag)
+	}
+	for _, c := range changes {
+		_, limited := opts.Limits[strings.TrimSuffix(c.Name, opts.Map.Suffix())]
+		if c.Action == jetstream.ActionNewer && (ofAll || limited || c.Kind == jetstream.KindConsumer) { // consumers are those of --entity
+			return true
+		}
+	}
+	return false
 }
 
 // tellBroken warns of settings that break a promise of the mesh and that "apply" does not correct. It

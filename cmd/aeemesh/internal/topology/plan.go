@@ -49,7 +49,7 @@ if "apply" would make or change something, or could not correct it.`,
 				tellNotDone(a, left, "would keep")
 				broken := tellBroken(a, changes)
 				tellTally(a, t, len(left)+broken+tellGroups(a, changes))
-				if check && t.Todo()+t.conflict+len(left)+broken > 0 {
+				if check && (t.Todo()+t.conflict+len(left)+broken > 0 || askedOfNewer(cmd, opts, changes)) {
 					return outcome.ErrQuiet
 				}
 				return nil
