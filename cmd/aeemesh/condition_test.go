@@ -46,6 +46,28 @@ func TestConditionEval(t *testing.T) {
 
 func quoted(s string) json.RawMessage { b, _ := json.Marshal(s); return b }
 
+// A driver may print what it reads: a verdict has no character that controls a terminal.
+func TestABatchPrintsNoControlCharacters(t *testing.T) {
+	t.Parallel()
+	const control = "\u007f\u009b\u202e\u200b"
+	for _, line := range []map[string]any{
+		{"lang": control, "expr": "x"},
+		{"lang": "cel", "expr": "nope_" + control},
+		{"lang": "jsonpath", "expr": "$" + control},
+		{"lang": "jsonlogic", "expr": map[string]any{control: 1}},
+	} {
+		text, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := batch(t, string(text)+"\n")
+		var verdict conditions.Verdict
+		if err := json.Unmarshal([]byte(got), &verdict); err != nil || verdict.Error == "" || strings.ContainsAny(got, control) {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+}
+
 func batch(t *testing.T, lines string) string {
 	t.Helper()
 	var out, words bytes.Buffer

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -85,7 +86,7 @@ func conditionBatch(a *session.App, ctx context.Context, file string) error {
 func writeVerdict(w *bufio.Writer, ok bool, err error) {
 	line := w.AvailableBuffer()
 	if err != nil {
-		line = append(envelope.AppendString(append(line, `{"error":`...), err.Error()), "}\n"...)
+		line = plain.JSON(append(envelope.AppendString(append(line, `{"error":`...), err.Error()), "}\n"...))
 	} else {
 		line = append(strconv.AppendBool(append(line, `{"result":`...), ok), "}\n"...)
 	}
