@@ -19,6 +19,7 @@ type position struct {
 	Format   int        `json:"format"`
 	Pattern  Pattern    `json:"pattern"`
 	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change during a run
+	Members  []string   `json:"members,omitempty"`  // of a swarm, by alias: the plan's members when the run began; slots and keys of calls are indexes into it
 	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they became known
 	Chosen   []chosen   `json:"chosen,omitempty"`   // how references were resolved
 	Failed   []failure  `json:"failed,omitempty"`   // failed calls of parts that have no outcome yet
@@ -58,6 +59,11 @@ func (w *work) begin() error {
 	for _, i := range w.plan.Steps {
 		w.pos.Steps = append(w.pos.Steps, w.plan.Members[i].Alias)
 	}
+	if w.plan.Pattern == Swarm {
+		for i := range w.plan.Members {
+			w.pos.Members = append(w.pos.Members, w.plan.Members[i].Alias)
+		}
+	}
 	if w.run == nil {
 		return nil
 	}
@@ -83,6 +89,9 @@ func (w *work) begin() error {
 			was.Outcomes[i].Output = cp.Doc.SubagentStates[i].Output
 		}
 	}
+	if was.Members == nil { // stored by an earlier release
+		was.Members = w.pos.Members
+	}
 	scope := w.pos.Scope
 	if w.pos = was; w.pos.Scope != scope {
 		w.beginAttempt(scope)
@@ -101,7 +110,7 @@ func (w *work) beginAttempt(scope string) {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
 			return false
 		}
-		return o.Err != nil && (o.Slot >= len(w.plan.Members) || !slices.Contains(heard, o.Alias)) // a member's alias may equal the name of the agent's model
+		return o.Err != nil && (o.Slot >= len(w.pos.Members) || !slices.Contains(heard, o.Alias)) // a member's alias may equal the name of the agent's model
 	})
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
 		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })

@@ -175,21 +175,29 @@ func (s *swarm) keepCast() {
 	s.fresh++
 }
 
-// place returns the index in the plan of the member with an alias.
-func (s *swarm) place(alias string) (int, error) {
-	i := slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
-	if i < 0 {
-		return 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no longer a subagent", alias)
+// place returns the index in the plan of the member with an alias, and the slot of its outcome.
+func (s *swarm) place(alias string) (member, slot int, err error) {
+	member = slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
+	slot = slices.Index(s.pos.Members, alias)
+	if member < 0 || slot < 0 {
+		return 0, 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no longer a subagent", alias)
 	}
-	return i, nil
+	return member, slot, nil
 }
 
-// scoreSlot and mergeSlot return slots of outcomes. The slot of a member or the referee is its
-// index in the plan; the slots of scores and of the synthesizer follow after those.
+// scoreSlot, mergeSlot and refereeSlot return slots of outcomes. The slot of a member or the referee
+// is its index in the plan with which the run began, so that it stays if the document changes; the
+// slots of scores, of the synthesizer, and of a referee that the document has got since, follow.
 func (s *swarm) scoreSlot(evaluator, candidate int) int {
-	return len(s.plan.Members)*(1+evaluator) + candidate
+	return len(s.pos.Members)*(1+evaluator) + candidate
 }
-func (s *swarm) mergeSlot() int { return len(s.plan.Members) * (1 + len(s.plan.Members)) }
+func (s *swarm) mergeSlot() int { return len(s.pos.Members) * (1 + len(s.pos.Members)) }
+func (s *swarm) refereeSlot() int {
+	if slot := slices.Index(s.pos.Members, s.plan.Members[s.plan.Referee].Alias); slot >= 0 {
+		return slot
+	}
+	return s.mergeSlot() + 1
+}
 
 // reserve returns the part of the remaining time that is reserved for judges and the synthesizer,
 // or for the answer.
@@ -242,13 +250,13 @@ func (s *swarm) members(ctx context.Context) error {
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
 	f := s.fan(stageMembers, judged || s.merges())
 	for _, alias := range s.cast.Asked {
-		i, err := s.place(alias)
+		i, slot, err := s.place(alias)
 		if err != nil {
 			return err
 		}
 		// A member's input must not depend on which members have answered already: after a crash
 		// the input must be the same.
-		f.add(memberCall{key: fmt.Sprintf("swarm/%d", i), slot: i, member: i, payload: s.input, apart: s.plan.Parallel})
+		f.add(memberCall{key: fmt.Sprintf("swarm/%d", slot), slot: slot, member: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
 	answered, lost := 0, 0
@@ -261,7 +269,7 @@ func (s *swarm) members(ctx context.Context) error {
 			return nil
 		}
 		lost++
-		if i, err := s.place(o.Alias); err == nil && s.plan.Members[i].Extras.OnError == OnErrorFail {
+		if i, _, err := s.place(o.Alias); err == nil && s.plan.Members[i].Extras.OnError == OnErrorFail {
 			return failed(o)
 		}
 		if len(s.cast.Asked)-lost < least {
@@ -291,13 +299,13 @@ func (s *swarm) members(ctx context.Context) error {
 	return s.commit(ctx, stepTeam("swarm", fmt.Sprintf("%d of %d answered", answered, len(s.cast.Asked)), 0))
 }
 
-// given returns the outcomes of the members, in document order.
+// given returns the outcomes of the members, in the order of the document with which the run began.
 func (s *swarm) given() []Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Outcome
 	for _, o := range s.pos.Outcomes {
-		if o.Slot < len(s.plan.Members) && slices.Contains(s.cast.Asked, o.Alias) {
+		if o.Slot < len(s.pos.Members) && slices.Contains(s.cast.Asked, o.Alias) {
 			out = append(out, o)
 		}
 	}

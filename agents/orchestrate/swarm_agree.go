@@ -104,7 +104,7 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 	s.mu.Lock()
 	slot := -1
 	for _, o := range s.pos.Outcomes { // in the order in which they became known
-		if o.OK() && slices.Contains(s.cast.Asked, o.Alias) && o.Slot < len(s.plan.Members) {
+		if o.OK() && slices.Contains(s.cast.Asked, o.Alias) && o.Slot < len(s.pos.Members) {
 			slot = o.Slot
 			break
 		}
@@ -162,14 +162,13 @@ func (s *swarm) scorerMayPass() bool {
 func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
 	f := s.fan(stageJudges, s.merges())
 	f.width = max(f.width, 1)
-	evaluators := make([]int, len(s.cast.Evaluators))
 	for e, alias := range s.cast.Evaluators {
-		var err error
-		if evaluators[e], err = s.place(alias); err != nil {
+		i, slot, err := s.place(alias)
+		if err != nil {
 			return err
 		}
 		for _, c := range candidates {
-			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", evaluators[e], c.slot), slot: s.scoreSlot(e, c.slot), member: evaluators[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
+			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", slot, c.slot), slot: s.scoreSlot(e, c.slot), member: i, payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
 		}
 	}
 	if err := f.run(ctx); err != nil {
@@ -259,7 +258,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	candidates := Candidates(given, s.task.Envelope.ID)
 	payload := refereePayload(s.input, candidates)
 	f := s.fan(stageJudges, s.merges())
-	f.add(memberCall{key: "swarm/referee", slot: s.plan.Referee, member: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
+	f.add(memberCall{key: "swarm/referee", slot: s.refereeSlot(), member: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}
@@ -270,7 +269,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 		s.voted(e.Message)
 		return nil, e
 	}
-	o := s.ended(s.plan.Referee)
+	o := s.ended(s.refereeSlot())
 	if !o.OK() {
 		if o.Err.Code == envelope.CodeTooLarge && len(payload) > s.room() {
 			return undecided(tooMuch(alias, "decide on", given, len(payload)))

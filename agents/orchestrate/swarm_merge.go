@@ -80,7 +80,7 @@ func (s *swarm) room() int {
 // synthesizer.
 func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMessage, consensus *Record) (json.RawMessage, string, error) {
 	alias := s.cast.Synthesizer
-	i, err := s.place(alias)
+	i, _, err := s.place(alias)
 	if err != nil {
 		return nil, "", err
 	}

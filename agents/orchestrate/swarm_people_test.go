@@ -1,8 +1,12 @@
 package orchestrate_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +80,91 @@ func TestPeopleVoteInASwarm(t *testing.T) {
 	asks, err := r.client.PersonTasks(r.ctx(), "")
 	if err != nil || len(asks) != 2 {
 		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
+	}
+}
+
+// A run that waits goes on with the members that it has called, even if the document has got
+// another subagent meanwhile. The new subagent takes no part.
+func TestASwarmWaitsWhileItsDocumentGetsAnotherSubagent(t *testing.T) {
+	t.Parallel()
+	const x = `{"ref":"agent.x","alias":"x"}`
+	t.Run("a voter in front", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		c := newTally()
+		r.serve(true, c, "agent.a", "agent.x")
+		first := r.serve(true, team(plan(t, jury, ""), nil), boss)
+		task := r.submit(`{"text":"go"}`, "")
+		r.waits(task)
+		first.stop()
+		r.serve(true, team(plan(t, strings.Replace(jury, "[", "["+x+",", 1), ""), nil), boss)
+		r.says("human.bob", `{"n":7}`)
+		r.says("human.eve", `{"n":7}`)
+		got := r.result(task)
+		if got.payload != `{"n":7}` || len(got.swarm.Votes) != 2 || !slices.Equal(got.swarm.Votes[0].By, []string{"bob", "eve"}) || aliases(got.swarm.Dissent) != "a" {
+			t.Errorf("%+v", got)
+		}
+		if counts := c.all(); counts["agent.a"] != 1 || counts["agent.x"] != 0 {
+			t.Errorf("the agents were asked %v", counts)
+		}
+		if asks, err := r.client.PersonTasks(r.ctx(), ""); err != nil || len(asks) != 2 {
+			t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
+		}
+	})
+	t.Run("a member at the end, while scores are missing", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.serve(true, newTally(), "agent.a", "agent.b", "agent.c")
+		var judged atomic.Int32
+		r.serve(true, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			judged.Add(1)
+			return judge("score")(ctx, task)
+		}), "agent.j")
+		const more, end = `,{"ref":"agent.j","alias":"j","role":"evaluator"},{"ref":"human.bob","alias":"bob","role":"evaluator"}`, `],"consensus":{"strategy":"best_of_n"}`
+		first := r.serve(true, team(plan(t, three(more+end), ""), nil), boss)
+		task := r.submit(`{"text":"go"}`, "")
+		r.waits(task)
+		first.stop()
+		r.serve(true, team(plan(t, three(more+","+x+end), ""), nil), boss)
+		for range 3 {
+			r.says("human.bob", `{"score":0}`)
+		}
+		got := r.result(task)
+		var scores []string
+		for _, s := range got.swarm.Scores {
+			scores = append(scores, fmt.Sprintf("%s %g", s.By[0], *s.Judgements[0].Score))
+		}
+		if want := []string{"c 0.2", "b 0.1", "a 0"}; !slices.Equal(scores, want) || judged.Load() != 3 {
+			t.Errorf("j gave %q in %d tasks, want %q", scores, judged.Load(), want)
+		}
+	})
+}
+
+// A run whose next judge is no longer a subagent cannot go on. Members that have answered may go.
+func TestASwarmWaitsWhileItsDocumentLosesASubagent(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, then, want string }{
+		{"one that has answered", `{"parallel_execution":true,"subagents":[{"ref":"human.bob","alias":"synthesizer"}]}`, `{"n":9}`},
+		{"one that is waited for", `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"}]}`, "!E_INTERNAL the run cannot go on: synthesizer is no longer a subagent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.serve(true, newTally(), "agent.a")
+			first := r.serve(true, team(plan(t, `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"synthesizer"}]}`, ""), nil), boss)
+			task := r.submit(`{"text":"go"}`, "")
+			r.waits(task)
+			first.stop()
+			r.serve(true, team(plan(t, tt.then, ""), nil), boss)
+			r.says("human.bob", `{"n":9}`)
+			got := r.result(task)
+			if got.err != nil {
+				got.payload = "!" + string(got.err.Code) + " " + got.err.Message
+			}
+			if got.payload != tt.want {
+				t.Errorf("%s, want %s", got.payload, tt.want)
+			}
+		})
 	}
 }
 

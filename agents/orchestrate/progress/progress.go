@@ -42,7 +42,7 @@ func Of(plan json.RawMessage) (*Team, error) {
 
 // Outcome is the result or the failure of one member's work.
 type Outcome struct {
-	Slot    int    `json:"slot"` // index in the plan's members; for a pipeline, in its steps
+	Slot    int    `json:"slot"` // index in the plan's members; for a pipeline, in its steps; for a swarm, in the members with which the run began
 	Alias   string `json:"alias"`
 	Entity  string `json:"entity,omitempty"`
 	AgentID string `json:"agent_id,omitempty"` // of the member that answered on another platform
