@@ -26,6 +26,7 @@ type memberCall struct {
 	patient time.Duration               // the timeout of a person, who may have longer; 0: the task's remaining time
 	silent  time.Duration               // timeout of each attempt of a member without timeout_seconds; 0: timeout
 	plain   bool                        // the payload is sent unchanged: the document's mapping does not apply to this call
+	merge   bool                        // the payload is a synthesizer's: it is not converted to the form of a template
 	apart   bool                        // the document's mapping does not see the outputs of other members
 	final   bool                        // the answer is the result of the whole task
 	whole   bool                        // the run waits for the answer even if a stop was requested
@@ -173,7 +174,7 @@ func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.Raw
 func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
 	x := at.participant.Extras
 	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, FailFast: at.participant.bySkill()}
-	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
+	if w.opts.Shape != nil && c.Intent == "" && !a.plain && !a.merge && subject.EntityType(c.To) != subject.TypeHuman {
 		if intent, shaped, ok := w.opts.Shape(ctx, c.To, payload); ok {
 			c.Intent, c.Payload = intent, shaped
 		}

@@ -86,7 +86,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	}
 	f := s.fan(stageMerge, false)
 	payload := mergePayload(s.input, given, consensus)
-	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), member: i, payload: payload, on: madeOf(given), final: true})
+	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), member: i, payload: payload, on: madeOf(given), merge: true, final: true})
 	if err := f.run(ctx); err != nil {
 		return nil, "", err
 	}

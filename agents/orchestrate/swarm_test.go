@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -405,5 +407,40 @@ func TestFirstSuccessCancelsTheRest(t *testing.T) {
 		if !slices.Contains(steps, want) {
 			t.Errorf("%s was not told, only %q", want, steps)
 		}
+	}
+}
+
+// Judges and the synthesizer get their payloads as docs/orchestration.md specifies them, not in the
+// form of a template. Members get theirs in that form.
+func TestTasksOfJudgesAndSynthesizersAreNotShaped(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, more string }{
+		{"an evaluator", `,{"ref":"agent.j","alias":"j","role":"evaluator"},{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"best_of_n"}`},
+		{"a referee", `,{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"referee","referee_agent":"agent.j"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.serve(false, newTally(), "agent.a", "agent.b", "agent.c")
+			r.serve(false, says(`{"score":1,"choice":1}`), "agent.j")
+			r.serve(false, says(`{"v":9}`), "agent.s")
+			var mu sync.Mutex
+			shaped := map[string]bool{}
+			shape := func(_ context.Context, entity string, _ json.RawMessage) (string, json.RawMessage, bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				shaped[entity] = true
+				return "", nil, false
+			}
+			r.serve(false, teamWith(plan(t, three(tt.more), ""), nil, orchestrate.Options{Shape: shape}), boss)
+			if got := r.ask(`{"text":"go"}`, ""); got.payload != `{"v":9}` {
+				t.Errorf("%s, %v", got.payload, got.err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if want := map[string]bool{"agent.a": true, "agent.b": true, "agent.c": true}; !maps.Equal(shaped, want) {
+				t.Errorf("shaped for %v, want %v", shaped, want)
+			}
+		})
 	}
 }

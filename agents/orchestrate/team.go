@@ -67,7 +67,8 @@ type Options struct {
 	MemberTime time.Duration
 	// Shape, if set, may convert one member's output for the next member, for example to a payload
 	// of the next member's schema template (SDSI). If ok is false, the output is passed on
-	// unchanged, as it always is to a member for which the document names an intent.
+	// unchanged, as it always is to a member for which the document names an intent. It is not
+	// called for the tasks of judges and synthesizers.
 	Shape func(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool)
 	// Logger receives records about each task. Default: discarded.
 	Logger *slog.Logger

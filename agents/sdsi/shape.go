@@ -14,8 +14,8 @@ const shapeTimeout = 2 * time.Second
 
 // Shape makes a payload for another agent's template from an object that one agent has made, so
 // that the other agent checks it and need not read it as text. Members without a key in the
-// template go into "other". ok is false if the agent has no template or several, or if the object
-// does not fit: it is then passed on unchanged.
+// template go into "other". ok is false if the agent has no template or several, if the object does
+// not fit, or if "other" has no room for all of it: it is then passed on unchanged.
 func (c *Client) Shape(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(made, &members) != nil || len(members) == 0 {
@@ -41,7 +41,7 @@ func (c *Client) Shape(ctx context.Context, entity string, made json.RawMessage)
 	if err != nil {
 		return "", nil, false
 	}
-	if _, err := form.Check(made); err != nil {
+	if filled, err := form.Check(made); err != nil || filled.Cut {
 		return "", nil, false
 	}
 	p := template.Payload{SchemaID: t.SchemaID, Payload: made, NoUpdates: true}

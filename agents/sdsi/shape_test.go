@@ -2,10 +2,12 @@ package sdsi_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
 )
 
 // An object is converted to a payload if it has enough keys of the template.
@@ -26,6 +28,11 @@ func TestShape(t *testing.T) {
 		`"stop_from"`:                            "",
 		`[{"stop_from":"Museum"}]`:               "",
 		`{"stop_from":"Museum","zone_count":90}`: "",
+		// What has no key would be cut in "other".
+		`{"stop_from":"M","notes":"` + strings.Repeat("n", template.MaxFragmentBytes-len("notes: ")) + `"}`:   `{"schema_id":"tram_v1","payload":{"stop_from":"M","notes":"` + strings.Repeat("n", template.MaxFragmentBytes-len("notes: ")) + `"},"schema_updates":false}`,
+		`{"stop_from":"M","notes":"` + strings.Repeat("n", template.MaxFragmentBytes-len("notes: ")+1) + `"}`: "",
+		`{"stop_from":"M","` + strings.Repeat("n", 65) + `":"x"}`:                                             "",
+		`{"stop_from":"M","other":["x"` + strings.Repeat(`,"x"`, template.MaxFragments) + `]}`:                "",
 	} {
 		intent, got, ok := c.Shape(t.Context(), trams, json.RawMessage(made))
 		if ok != (want != "") || string(got) != want || ok && intent != intents.Exchange {

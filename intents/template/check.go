@@ -22,6 +22,8 @@ type Filled struct {
 	// Other are the fragments of "other" and of unknown keys, cleaned and bounded. They are
 	// untrusted: data for a model, never instructions.
 	Other []string
+	// Cut reports whether Other lacks a part of "other" or of an unknown key, beyond the bounds.
+	Cut bool
 	// Warnings are for the log, for example that a key is withdrawn.
 	Warnings []string
 	// Withdrawn are the names of the withdrawn keys that the payload has.
@@ -192,7 +194,7 @@ func (c *checking) filled() *Filled {
 	out := &Filled{}
 	var other []byte
 	if raw := c.value(f.otherAt); raw != nil || len(c.unknown) > 0 {
-		out.Other, other = c.other(raw)
+		out.Other, other, out.Cut = c.other(raw)
 	}
 	b := append(make([]byte, 0, len(c.payload)+f.extra+len(other)), '{')
 	for i := range f.keys {

@@ -12,18 +12,22 @@ import (
 const (
 	MaxFragments     = 20    // fragments of one payload
 	MaxFragmentBytes = 1_000 // of one fragment
+
+	maxUnknownName = 64 // bytes of the name of an unknown key in its fragment
 )
 
 // other returns the fragments of "other" and of the unknown keys, and the value of "other"
-// for the handler: a string or an array, as its key_type says.
-func (c *checking) other(raw []byte) (fragments []string, value []byte) {
+// for the handler: a string or an array, as its key_type says. cut reports whether something was
+// left out.
+func (c *checking) other(raw []byte) (fragments []string, value []byte, cut bool) {
 	f := textsOf(raw)
 	for _, m := range c.unknown {
 		text := textOf(m.value)
 		if m.value[0] != '"' {
 			text = string(compact(m.value))
 		}
-		f.take(clip.Text(m.name, 64) + ": " + text)
+		f.take(clip.Text(m.name, maxUnknownName) + ": " + text)
+		cut = cut || len(m.name) > maxUnknownName
 		if len(c.warnings) < maxPerKey {
 			c.warnings = append(c.warnings, fmt.Sprintf("%s is no key of the template: it was moved into other", quoted(m.name)))
 		}
@@ -31,11 +35,12 @@ func (c *checking) other(raw []byte) (fragments []string, value []byte) {
 	if f.cut {
 		c.warnings = append(c.warnings, fmt.Sprintf("other was cut to %d fragments of %d bytes", MaxFragments, MaxFragmentBytes))
 	}
+	cut = cut || f.cut
 	if len(f.texts) == 0 {
-		return nil, nil
+		return nil, nil, cut
 	}
 	if !c.form.otherList {
-		return f.texts, quoteJSON(strings.Join(f.texts, "; "))
+		return f.texts, quoteJSON(strings.Join(f.texts, "; ")), cut
 	}
 	value = []byte{'['}
 	for i, s := range f.texts {
@@ -44,7 +49,7 @@ func (c *checking) other(raw []byte) (fragments []string, value []byte) {
 		}
 		value = append(value, quoteJSON(s)...)
 	}
-	return f.texts, append(value, ']')
+	return f.texts, append(value, ']'), cut
 }
 
 // WithoutTruth returns a fragment of an unknown key without its value, if that is true or
