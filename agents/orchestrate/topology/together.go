@@ -177,7 +177,7 @@ func (g *group) roles(i int, t *team) {
 		return
 	}
 	merges := t.extras.Synthesizer == "" && !slices.ContainsFunc(t.members, func(m member) bool { return m.alias == string(aaif.RoleSynthesizer) })
-	judges := !slices.ContainsFunc(t.members, func(m member) bool { return m.role == aaif.SubagentEvaluator })
+	judges := t.scores() && !slices.ContainsFunc(t.members, func(m member) bool { return m.role == aaif.SubagentEvaluator })
 	for j := range t.members {
 		m := &t.members[j]
 		if m.role != "" || orchestrate.IsEntity(m.ref) {
