@@ -27,8 +27,8 @@ type Plan struct {
 	// time, by the directory.
 	Synthesizer int
 
-	// ByModel: the agent's model chooses the member of a router, because no
-	// subagent has a condition.
+	// ByModel: the agent's model chooses the member of a router, because there
+	// is one to choose, and no subagent has a condition.
 	ByModel bool
 	// OwnModel: the document has a model. It merges and judges if no member
 	// does.
@@ -76,7 +76,14 @@ func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	if err := errors.Join(bad...); err != nil {
 		return nil, err
 	}
+	p.ByModel = p.Pattern == Router && model && len(p.Workers()) > 0 && !Conditional(o)
 	return p, nil
+}
+
+// Conditional reports whether a subagent has a condition, even one that is not
+// evaluated because the subagent is the fallback or a judge.
+func Conditional(o *aaif.Orchestration) bool {
+	return slices.ContainsFunc(o.Subagents, func(s aaif.Subagent) bool { return s.When != nil })
 }
 
 // HasModel reports whether a document names a model, even if only as a fallback (AAIF, LLM
@@ -145,7 +152,6 @@ func (p *Plan) choosePattern(o *aaif.Orchestration) {
 		p.Pattern = Pipeline
 	case o.Role == aaif.RoleRouter:
 		p.Pattern = Router
-		p.ByModel = p.OwnModel && !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.When != nil })
 	case o.ParallelExecution != nil && *o.ParallelExecution:
 		p.Pattern, p.Parallel = Swarm, true
 	case p.OwnModel:

@@ -43,7 +43,7 @@ func (t *team) router() {
 		t.warn(at+"/parallel_execution", aaif.RuleIgnoredField, "delete it, or write the role orchestrator", "a router asks one subagent, parallel_execution or not")
 	}
 	workers := t.workers()
-	byModel := t.hasModel() && !slices.ContainsFunc(workers, func(i int) bool { return t.o.Subagents[i].When != nil })
+	byModel := t.hasModel() && len(workers) > 0 && !orchestrate.Conditional(t.o)
 	var sure *member // the first member that takes every task
 	taken := 0
 	for _, i := range workers {
