@@ -97,17 +97,23 @@ func plainTexts(outcomes []Outcome) string {
 	return fmt.Sprintf(", %d of them in plain text (response_format json makes objects)", n)
 }
 
-// Decided reports whether the votes of the missing members cannot change the winner.
-func (b Ballot) Decided(outcomes []Outcome, missing int) bool {
+// Decided reports whether the answers of the missing members, by their slots, cannot change the
+// result. Of equal votes on a part of the outputs, the output of the first member is the result, so
+// that one more vote for the winner can change it.
+func (b Ballot) Decided(outcomes []Outcome, missing []int) bool {
 	t := b.Count(outcomes)
 	if t.Winner < 0 {
+		return false
+	}
+	first := func(slot int) bool { return slot < t.Winner }
+	if b.On != "" && slices.ContainsFunc(missing, first) {
 		return false
 	}
 	second := 0
 	if len(t.Votes) > 1 {
 		second = t.Votes[1].For
 	}
-	return t.Votes[0].For > second+missing
+	return t.Votes[0].For > second+len(missing)
 }
 
 // vote returns the value that an outcome votes for.

@@ -36,22 +36,27 @@ func votes(t Tally) string {
 }
 
 // Missing answers of people may be ignored only if their votes cannot cause another winner or a
-// tie.
+// tie, or be the result.
 func TestAVoteIsDecidedWhateverIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		ballot  Ballot
 		in      []Outcome
-		missing int
+		missing []int
 		want    bool
 	}{
-		{Ballot{}, outcomes(`1`, `1`), 1, true},
-		{Ballot{}, outcomes(`1`, `1`), 2, false},
-		{Ballot{}, outcomes(`1`, `2`, `1`), 0, true},
-		{Ballot{}, outcomes(`1`, `2`, `1`), 1, false},
-		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`, `1`), 1, false},
-		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`), 0, false},
-		{Ballot{MinVotes: 3}, outcomes(`1`, `1`), 1, false},
+		{Ballot{}, outcomes(`1`, `1`), []int{2}, true},
+		{Ballot{}, outcomes(`1`, `1`), []int{2, 3}, false},
+		{Ballot{}, outcomes(`1`, `2`, `1`), nil, true},
+		{Ballot{}, outcomes(`1`, `2`, `1`), []int{3}, false},
+		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`, `1`), []int{3}, false},
+		{Ballot{Tie: TieFirst}, outcomes(`1`, `2`), nil, false},
+		{Ballot{MinVotes: 3}, outcomes(`1`, `1`), []int{2}, false},
+		// Of equal votes on a part, the output of the first member is the result.
+		{Ballot{On: "/v"}, outcomes(`{"v":1}`, `{"v":1}`), []int{-1}, false},
+		{Ballot{On: "/v"}, outcomes(`{"v":2}`, `{"v":1}`, `{"v":1}`, `{"v":1}`), []int{-1}, false},
+		{Ballot{On: "/v"}, outcomes(`{"v":1}`, `{"v":1}`), []int{2}, true},
+		{Ballot{}, outcomes(`1`, `1`), []int{-1}, true},
 	} {
 		if got := tt.ballot.Decided(tt.in, tt.missing); got != tt.want {
 			t.Errorf("%+v, %d missing of %s: %t", tt.ballot, tt.missing, votes(tt.ballot.Count(tt.in)), got)

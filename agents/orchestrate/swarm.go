@@ -278,7 +278,7 @@ func (s *swarm) members(ctx context.Context) error {
 		return nil
 	}
 	if s.strategy() == aaif.ConsensusMajorityVote {
-		f.decided = func(out int) bool { return answered >= least && s.ballot().Decided(s.given(), out) }
+		f.decided = func() bool { return answered >= least && s.ballot().Decided(s.given(), s.missing()) }
 	}
 	err := f.run(ctx)
 	var problem *envelope.Error
@@ -310,6 +310,16 @@ func (s *swarm) given() []Outcome {
 		}
 	}
 	return inOrder(out)
+}
+
+// missing returns the slots of the members without an outcome.
+func (s *swarm) missing() (slots []int) {
+	for _, alias := range s.cast.Asked {
+		if slot := slices.Index(s.pos.Members, alias); s.ended(slot) == nil {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
 }
 
 // refused adds the members' answers to an error.

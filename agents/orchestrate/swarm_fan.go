@@ -36,7 +36,7 @@ type fan struct {
 
 	// decided, if set, is called when only people have not answered. If it returns true, the
 	// fan-out ends without them, because people may take days.
-	decided func(out int) bool
+	decided func() bool
 
 	room    int64 // bytes left for further outputs
 	running int
@@ -194,7 +194,7 @@ func (f *fan) people(ctx context.Context, end error) error {
 	if len(f.waits) == 0 {
 		return end
 	}
-	if end == nil && f.decided != nil && f.decided(len(f.waits)) {
+	if end == nil && f.decided != nil && f.decided() {
 		end = errEnough
 	}
 	switch {

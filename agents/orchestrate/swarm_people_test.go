@@ -191,6 +191,29 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 	})
 }
 
+// A person is awaited if their answer would be the result: of equal votes on a part, the first in the
+// document's order is taken.
+func TestAVoteWaitsForThePersonWhoseAnswerIsTheResult(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, says(`{"n":1,"by":"agent"}`), "agent.a", "agent.b")
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"human.bob","alias":"bob"},{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}],"consensus":{"strategy":"majority_vote"}}`
+	r.serve(true, team(plan(t, block, extras(`"vote_on":"/n"`)), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	waits := false
+	until(t, "the run waits for bob, or ends", func() bool {
+		cp, err := r.client.Run(t.Context(), task.To, task.ID)
+		waits = err == nil && cp.Doc.Status == aaif.RunAwaitingApproval
+		return waits || err == nil && cp.Doc.Status == aaif.RunCompleted
+	})
+	if waits {
+		r.says("human.bob", `{"n":1,"by":"bob"}`)
+	}
+	if got := r.result(task); got.payload != `{"by":"bob","n":1}` || got.swarm.Winner != "bob" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The agent's own timeout does not apply while a swarm waits for people: they
 // have the task's whole time.
 func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
