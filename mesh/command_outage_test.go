@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -112,6 +113,7 @@ func TestACommandThatCannotBeStoredHoldsUpNothing(t *testing.T) {
 	for range lookers {
 		o.order(intents.PauseTask{Target: intents.Target{Run: o.run.ID()}})
 	}
+	natstest.Eventually(t, "a pause is applied", func() bool { return o.run.applying.Load() != nil })
 	fetch := envelope.New(envelope.TypeTask, "human.ada", "agent.x", intents.ContextFetch, json.RawMessage(`{"id":"`+envelope.NewID()+`"}`))
 	var problem *envelope.Error
 	if _, err := o.node.Send(o.ctx, fetch, client.SendOptions{}); err != nil && !(errors.As(err, &problem) && problem.FromPeer()) {
