@@ -108,10 +108,14 @@ func (s *swarm) casting(ctx context.Context) error {
 		s.cast.Asked = []string{s.plan.Members[s.plan.Fallback].Alias}
 	}
 	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.agentModel == nil {
-		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has no evaluator: no subagent has the role evaluator, and the agent has no model")
+		return noEvaluator()
 	}
 	s.keepCast()
 	return nil
+}
+
+func noEvaluator() error {
+	return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has no evaluator: no subagent has the role evaluator, and the agent has no model")
 }
 
 // heard returns the aliases of a swarm's members after all of them have ended.
@@ -175,12 +179,13 @@ func (s *swarm) keepCast() {
 	s.fresh++
 }
 
-// place returns the index in the plan of the member with an alias, and the slot of its outcome.
+// place returns the index in the plan of the member with an alias, and the slot of its outcome. It
+// returns the slot also with the error for a member that is gone, which may have answered.
 func (s *swarm) place(alias string) (member, slot int, err error) {
 	member = slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
 	slot = slices.Index(s.pos.Members, alias)
 	if member < 0 || slot < 0 {
-		return 0, 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no longer a subagent", alias)
+		return 0, slot, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no longer a subagent", alias)
 	}
 	return member, slot, nil
 }
@@ -251,7 +256,7 @@ func (s *swarm) members(ctx context.Context) error {
 	f := s.fan(stageMembers, judged || s.merges())
 	for _, alias := range s.cast.Asked {
 		i, slot, err := s.place(alias)
-		if err != nil {
+		if err != nil && s.ended(slot) == nil {
 			return err
 		}
 		// A member's input must not depend on which members have answered already: after a crash

@@ -126,6 +126,8 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 		return s.won(given, candidates[0].slot, candidates[0].By), nil
 	case len(s.cast.Evaluators) > 0:
 		err = s.scores(ctx, candidates, judged)
+	case s.agentModel == nil: // the document has got the strategy while the run waited
+		return nil, noEvaluator()
 	default:
 		err = s.ownScores(ctx, candidates, judged)
 	}
@@ -164,11 +166,12 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 	f.width = max(f.width, 1)
 	for e, alias := range s.cast.Evaluators {
 		i, slot, err := s.place(alias)
-		if err != nil {
-			return err
-		}
 		for _, c := range candidates {
-			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", slot, c.slot), slot: s.scoreSlot(e, c.slot), member: i, payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
+			at := s.scoreSlot(e, c.slot)
+			if err != nil && s.ended(at) == nil {
+				return err
+			}
+			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", slot, c.slot), slot: at, member: i, payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
 		}
 	}
 	if err := f.run(ctx); err != nil {

@@ -143,20 +143,27 @@ func TestASwarmWaitsWhileItsDocumentGetsAnotherSubagent(t *testing.T) {
 // A run whose next judge is no longer a subagent cannot go on. Members that have answered may go.
 func TestASwarmWaitsWhileItsDocumentLosesASubagent(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, then, want string }{
-		{"one that has answered", `{"parallel_execution":true,"subagents":[{"ref":"human.bob","alias":"synthesizer"}]}`, `{"n":9}`},
-		{"one that is waited for", `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"}]}`, "!E_INTERNAL the run cannot go on: synthesizer is no longer a subagent"},
+	const both = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"synthesizer"}]}`
+	const scored = `{"parallel_execution":true,"subagents":[{"ref":"human.bob","alias":"bob"},{"ref":"agent.a","alias":"a"}],"consensus":{"strategy":"best_of_n"}}`
+	for _, tt := range []struct{ name, first, then, want string }{
+		{"one that has voted, while votes are missing", jury, strings.Replace(jury, `{"ref":"agent.a","alias":"a"},`, "", 1), `{"n":9}`},
+		{"its votes, for scores that nothing gives", strings.Replace(scored, "best_of_n", "majority_vote", 1), scored, "!E_INTERNAL the strategy best_of_n has no evaluator: no subagent has the role evaluator, and the agent has no model"},
+		{"one that has answered", both, `{"parallel_execution":true,"subagents":[{"ref":"human.bob","alias":"synthesizer"}]}`, `{"n":9}`},
+		{"one that is waited for", both, `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"}]}`, "!E_INTERNAL the run cannot go on: synthesizer is no longer a subagent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.serve(true, newTally(), "agent.a")
-			first := r.serve(true, team(plan(t, `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"synthesizer"}]}`, ""), nil), boss)
+			first := r.serve(true, team(plan(t, tt.first, ""), nil), boss)
 			task := r.submit(`{"text":"go"}`, "")
 			r.waits(task)
 			first.stop()
 			r.serve(true, team(plan(t, tt.then, ""), nil), boss)
 			r.says("human.bob", `{"n":9}`)
+			if tt.first == jury {
+				r.says("human.eve", `{"n":9}`)
+			}
 			got := r.result(task)
 			if got.err != nil {
 				got.payload = "!" + string(got.err.Code) + " " + got.err.Message
