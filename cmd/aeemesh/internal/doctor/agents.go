@@ -55,7 +55,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	}
 	asked, began := 0, time.Now()
 	for asked < len(entities) && ctx.Err() == nil && len(d.unasked) < maxPinged && time.Since(began) < maxWaits*d.app.Conn.Wait() {
-		turn := entities[asked:min(asked+maxPinged, len(entities))]
+		turn := entities[asked:min(asked+maxPinged-len(d.unasked), len(entities))]
 		asked += len(turn)
 		answers := make([]answer, len(turn))
 		var all sync.WaitGroup
