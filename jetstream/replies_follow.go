@@ -236,7 +236,7 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 	f.unseen, f.failed, f.skipped = 0, false, false
 	for msg, err := range f.r.behind(ctx, f.at, f.after, f.read, f.old) {
 		switch {
-		case api.Refused(err), errors.Is(err, ErrNotFound), errors.Is(err, api.ErrNoDirect), errors.Is(err, nats.ErrConnectionClosed):
+		case api.Denied(err), errors.Is(err, ErrNotFound), errors.Is(err, api.ErrNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))
 			return false
 		case err != nil:

@@ -106,7 +106,7 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 		rec, err := s.Get(ctx, m.id)
 		switch {
 		case damaged(err) && m.Genuine():
-		case err != nil && (ctx.Err() != nil || api.Refused(err)):
+		case err != nil && (ctx.Err() != nil || api.Denied(err)):
 			return n, fmt.Errorf("restore records: %w", err)
 		case err != nil && !errors.Is(err, state.ErrNotFound) && !damaged(err):
 			if failed++; first == nil {

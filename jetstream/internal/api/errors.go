@@ -46,9 +46,21 @@ type guessed struct{}
 func (guessed) Error() string        { return ErrDenied.Error() }
 func (guessed) Is(target error) bool { return target == ErrDenied }
 
+// errUnheard is an [ErrDenied] of the inbox: no answer arrives, whatever was asked for.
+var errUnheard error = unheard{}
+
+type unheard struct{}
+
+func (unheard) Error() string        { return ErrDenied.Error() }
+func (unheard) Is(target error) bool { return target == ErrDenied }
+
 // Refused reports whether an error is an [ErrDenied] that the server has reported of the very request
 // that failed.
-func Refused(err error) bool { return errors.Is(err, ErrDenied) && !errors.Is(err, errGuessed) }
+func Refused(err error) bool { return Denied(err) && !errors.Is(err, errUnheard) }
+
+// Denied reports whether an error is an [ErrDenied] that is no guess: the request was denied, or the
+// inbox for all answers.
+func Denied(err error) bool { return errors.Is(err, ErrDenied) && !errors.Is(err, errGuessed) }
 
 // Explain wraps an error of nats.go with the operation that failed and with the matching
 // error of this package. A timeout becomes [ErrDenied] if the server has denied something that may
@@ -81,7 +93,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 		switch {
 		case !denied || errors.As(err, new(lostAnswer)):
 		case d.Op == denial.Subscribe && !strings.HasSuffix(d.Subject, ">"): // the inbox of the answers themselves
-			return fmt.Errorf("%s: %w: %w", op, ErrDenied, d.Err)
+			return fmt.Errorf("%s: %w: %w", op, errUnheard, d.Err)
 		default:
 			return fmt.Errorf("%s: %w: %w", op, errGuessed, d.Err)
 		}
