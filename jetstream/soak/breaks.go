@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -36,14 +37,23 @@ const (
 	BreakEnd = "after-end"
 	// BreakSweep never looks for runs whose message is lost.
 	BreakSweep = "no-sweep"
+	// BreakOlder claims a run by an older delivery of its message than that by which the owner
+	// has claimed it.
+	BreakOlder = "older-claim"
 )
 
-// Breaks lists them all. A worker that claims a run by an older delivery of its message is
-// not among them: the swap lets one of the two owners go on, and both claims have an epoch
-// of their own. Which delivery a claim followed is in no record, and the owner that lost
-// the run has done nothing wrong, so the soak cannot tell it from a worker whose lease has
-// ended. TestAnOlderDeliveryDoesNotClaimOverANewerOwner of package mesh tests that.
-var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo, BreakReceipt, BreakParked, BreakReply, BreakEnd, BreakSweep}
+// Breaks lists them all.
+var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo, BreakReceipt, BreakParked, BreakReply, BreakEnd, BreakSweep, BreakOlder}
+
+// aims are the faults for workers that break a promise, where other faults seldom show it.
+var aims = map[string]struct {
+	kind Kind
+	at   []Point
+}{
+	BreakEnd:   {WorkerStop, []Point{Point(mesh.PointBeforeCommit), Point(mesh.PointBeforeTerminal)}},
+	BreakSweep: {WorkerKill, []Point{Point(mesh.PointRequeue)}},
+	BreakOlder: {WorkerStop, []Point{Point(mesh.PointDelivered)}},
+}
 
 // breakPromise changes a worker's configuration so that it breaks a promise.
 func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
@@ -92,6 +102,8 @@ func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
 			h, err := rec.Header()
 			return err == nil && state.Terminal(h.Status)
 		}
+	case BreakOlder:
+		b.read = unclaimed
 	case BreakSweep:
 		d.Sweep = -1
 		return
@@ -153,11 +165,23 @@ func (b broken) Get(ctx context.Context, id state.ID) (state.Record, error) {
 
 // begun returns a record of a paused run as if any worker might go on with it.
 func begun(rec state.Record) state.Record {
+	return changed(rec, func(cp *state.Checkpoint) {
+		cp.Doc.Status, cp.Mesh.Owner, cp.Mesh.Work = aaif.RunRunning, "", 0
+	})
+}
+
+// unclaimed returns the record as if its owner had claimed the run long ago, by the first delivery.
+func unclaimed(rec state.Record) state.Record {
+	rec.Time = time.Unix(0, 0)
+	return changed(rec, func(cp *state.Checkpoint) { cp.Mesh.Redelivered = 0 })
+}
+
+func changed(rec state.Record, change func(*state.Checkpoint)) state.Record {
 	cp, err := (state.Codec{}).Read(rec)
 	if err != nil {
 		return rec
 	}
-	cp.Doc.Status, cp.Mesh.Owner, cp.Mesh.Work = aaif.RunRunning, "", 0
+	change(cp)
 	if data, err := (state.Codec{}).Over(rec.Over).Encode(cp); err == nil {
 		rec.Data = data
 	}

@@ -29,6 +29,9 @@ const (
 	RuleOrder Rule = "commit order"
 	// RuleOneOwner: epochs never decrease, and each has one owner.
 	RuleOneOwner Rule = "two owners"
+	// RuleDelivery: a worker takes a run over from another one only by a later delivery of its
+	// message than the other one's, or by the same.
+	RuleDelivery Rule = "claimed by an older delivery"
 	// RuleStepOnce: the result of a finished step is neither lost nor changed.
 	RuleStepOnce Rule = "finished step repeated"
 	// RuleReceipt: the receipt of an effect is in the record before the next step is.
@@ -61,7 +64,7 @@ const (
 )
 
 // Rules lists them all, in the order of a report.
-var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleReceipt, RuleParked, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
+var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleDelivery, RuleStepOnce, RuleReceipt, RuleParked, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
 
 // A Violation is one broken promise.
 type Violation struct {
@@ -82,6 +85,8 @@ func judge(t *task) []Violation {
 	j.replies()
 	j.owners(t.Writes)
 	j.owners(t.There)
+	j.deliveries(t.Writes)
+	j.deliveries(t.There)
 	j.parked(t.Writes)
 	j.parked(t.There)
 	j.steps()
@@ -171,6 +176,16 @@ func (j *judgement) owners(writes []write) {
 			j.bad(RuleOneOwner, "epoch %d is of %s and of %s", w.Epoch, was, w.Owner)
 		}
 		owner[w.Epoch] = w.Owner
+	}
+}
+
+// deliveries checks that the messages' deliveries by which a run changes its owner do not go back.
+func (j *judgement) deliveries(writes []write) {
+	for i := 1; i < len(writes); i++ {
+		was, w := writes[i-1], writes[i]
+		if was.Owner != "" && w.Owner != "" && was.Owner != w.Owner && was.Work == w.Work && w.Redelivered < was.Redelivered {
+			j.bad(RuleDelivery, "revision %d (epoch %d of %s) claims by delivery %d of the message, and %s had the run by delivery %d", w.Revision, w.Epoch, w.Owner, w.Redelivered+1, was.Owner, was.Redelivered+1)
+		}
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // good returns a correct task of two steps whose first owner died in the second step:
@@ -57,6 +55,13 @@ func TestModelAcceptsCorrectRuns(t *testing.T) {
 		"a team that was cancelled": func(t *task) {
 			t.Team, t.Cancelled, t.Replies[0].Type, t.Replies[0].Body = 2, true, "error", json.RawMessage(`{"code":"E_CANCELLED","message":"","retryable":false}`)
 		},
+		"delivered again to the next owner": func(t *task) { t.Writes[4].Redelivered = 1 },
+		"given back, and taken up by another message": func(t *task) {
+			t.Writes[3].Redelivered, t.Writes[3].Work, t.Writes[4].Work = 3, 1, 2
+		},
+		"parked between two deliveries": func(t *task) {
+			t.Writes[2].Redelivered, t.Writes[3].Owner = 3, ""
+		},
 		"a zombie's call arrives late": func(t *task) { t.Calls = append(t.Calls[:1:1], t.Calls[2], t.Calls[1]) },
 		"given up after five claims": func(t *task) {
 			for range 5 {
@@ -98,6 +103,10 @@ func TestModelFindsEachViolation(t *testing.T) {
 			func(t *task) { t.Writes[5].Epoch = 1 },
 			func(t *task) { t.Writes[3].Owner = "b" },
 			func(t *task) { t.Writes[5].Owner = "a" },
+		},
+		RuleDelivery: {
+			func(t *task) { t.Writes[3].Redelivered = 1 },
+			func(t *task) { t.Writes[3].Redelivered, t.Writes[4].Redelivered = 3, 2 },
 		},
 		RuleStepOnce: {
 			func(t *task) { t.Writes[4].Done = nil },
@@ -190,26 +199,30 @@ func TestPlanIsTheSeeds(t *testing.T) {
 	}
 }
 
-// A message is lost only if its writer dies between two of its writes. So a soak whose
-// workers do not look for lost messages kills them there, unless it is told what to do.
-func TestASoakWithoutASweepLosesMessages(t *testing.T) {
+// Some broken promises show only where a fault strikes between two steps: a message is lost if its
+// writer dies between two of its writes, and a worker has an old delivery if it stands still with
+// it. So the soak strikes there, unless it is told what to do.
+func TestASoakStrikesWhereABrokenPromiseShows(t *testing.T) {
 	t.Parallel()
-	points := func(o Options) (n int) {
-		o, _ = o.normal() // its folder is missing
-		for _, f := range plan(o) {
-			if f.Kind != WorkerKill || f.Point != "" && f.Point != Point(mesh.PointRequeue) {
-				return -1
+	for promise, aim := range aims {
+		points := func(o Options) (n int) {
+			o.Faults, o.Seed, o.Break = 30, 1, promise
+			o, _ = o.normal() // its folder is missing
+			for _, f := range plan(o) {
+				if f.Kind != aim.kind || f.Point != "" && !slices.Contains(aim.at, f.Point) {
+					return -1
+				}
+				if f.Point != "" {
+					n++
+				}
 			}
-			if f.Point != "" {
-				n++
-			}
+			return n
 		}
-		return n
-	}
-	if n := points(Options{Faults: 30, Seed: 1, Break: BreakSweep}); n < 10 {
-		t.Errorf("%d of 30 faults strike where a message is lost", n)
-	}
-	if points(Options{Faults: 30, Seed: 1, Break: BreakSweep, Only: []Kind{WorkerStop}}) >= 0 {
-		t.Error("other faults than those that it is told to use")
+		if n := points(Options{}); n < 10 {
+			t.Errorf("%s: %d of 30 faults strike where it shows", promise, n)
+		}
+		if points(Options{Only: []Kind{ServerStop}}) >= 0 {
+			t.Errorf("%s: other faults than those that it is told to use", promise)
+		}
 	}
 }

@@ -288,7 +288,7 @@ func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 // take copies what the model needs from a checkpoint.
 func (w *write) take(cp *state.Checkpoint) {
 	m := &cp.Mesh
-	w.Name, w.Claims = m.Step.Name, m.Claims
+	w.Name, w.Claims, w.Work, w.Redelivered = m.Step.Name, m.Claims, m.Work, m.Redelivered
 	if m.Migration != nil && leads(m.Migration) {
 		w.Phase = string(m.Migration.Phase)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Options configure a soak. The zero value of each optional field means its default.
@@ -91,8 +90,8 @@ func (o Options) normal() (Options, error) {
 			o.Only = kills
 		}
 	}
-	if o.Break == BreakSweep && len(o.Only) == 0 && len(o.At) == 0 {
-		o.Only, o.At = []Kind{WorkerKill}, []Point{Point(mesh.PointRequeue)} // other faults hardly ever lose a message
+	if aim, ok := aims[o.Break]; ok && len(o.Only) == 0 && len(o.At) == 0 {
+		o.Only, o.At = []Kind{aim.kind}, aim.at
 	}
 	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
 	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")

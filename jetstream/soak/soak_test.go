@@ -180,12 +180,9 @@ func TestCrashManyMovesAtOnce(t *testing.T) {
 // The soak must be able to find violations: it finds workers that break a promise.
 func TestCrashFindsBrokenPromises(t *testing.T) {
 	t.Parallel()
-	stops, kills := []Kind{WorkerStop}, []Kind{WorkerKill}
 	for promise, by := range map[string]struct {
 		rules []Rule
-		only  []Kind  // default: both
-		at    []Point // default: all
-		lost  bool    // the soak finds it at its end, when no more faults strike: each task that was lost
+		lost  bool // the soak finds it at its end, when no more faults strike: each task that was lost
 	}{
 		BreakFence:    {rules: []Rule{RuleOneOwner, RuleOrder}},
 		BreakAckFirst: {rules: []Rule{RuleLost}, lost: true},
@@ -194,8 +191,9 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 		BreakReceipt:  {rules: []Rule{RuleReceipt}},
 		BreakParked:   {rules: []Rule{RuleParked}},
 		BreakReply:    {rules: []Rule{RuleOneReply}},
-		BreakEnd:      {rules: []Rule{RuleOrder}, only: stops, at: []Point{Point(mesh.PointBeforeCommit), Point(mesh.PointBeforeTerminal)}},
-		BreakSweep:    {rules: []Rule{RuleLost}, lost: true, only: kills, at: []Point{Point(mesh.PointRequeue)}},
+		BreakEnd:      {rules: []Rule{RuleOrder}},
+		BreakSweep:    {rules: []Rule{RuleLost}, lost: true},
+		BreakOlder:    {rules: []Rule{RuleDelivery}},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
@@ -203,15 +201,16 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 			if promise == BreakLetGo {
 				second = 1
 			}
-			if by.only == nil {
-				by.only = append(kills, stops...)
+			var only []Kind
+			if _, aimed := aims[promise]; !aimed {
+				only = []Kind{WorkerKill, WorkerStop}
 			}
 			faults := 15
 			if by.lost {
 				faults = 8
 			}
 			for try := range tries {
-				if finds(t, Options{Seed: 3 + uint64(100*try), Faults: faults, Only: by.only, At: by.at, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second}, by.rules) {
+				if finds(t, Options{Seed: 3 + uint64(100*try), Faults: faults, Only: only, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second}, by.rules) {
 					return
 				}
 			}

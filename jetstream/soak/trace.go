@@ -26,6 +26,9 @@ type write struct {
 	Phase    string    `json:"phase,omitempty"` // of the run's transfer
 	Claims   int       `json:"claims,omitempty"`
 
+	Work        uint64 `json:"work,omitempty"`        // the sequence of the run's message, 0 if unknown
+	Redelivered uint64 `json:"redelivered,omitempty"` // how often it was delivered before the delivery of the owner
+
 	// Done are the steps with a result in this revision, by name (for an effect, its
 	// idempotency key), with a digest of the result. Begun are the steps with an intent
 	// and no result.

@@ -66,7 +66,7 @@ broken; then the servers' stores, all logs and the trace are kept.`,
 	flags.IntVar(&f.Places, "concurrency", 4, "tasks at once in each")
 	flags.IntVar(&f.Clients, "inflight", 16, "tasks that are under way at once")
 	flags.IntVar(&f.Moves, "moves", 0, "instead of all kinds of tasks: move so many runs at once, half of them to the second system, again and again amid kills")
-	flags.DurationVar(&f.Lease, "lease", jetstream.DefaultLease, "for how long a task belongs to a worker that gives no sign of life")
+	flags.DurationVar(&f.Lease, "lease", jetstream.DefaultLease, "for how long a task belongs to a worker that gives no sign of life; with --break 600ms if not set")
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.IntVar(&f.disk, "disk", 0, "give each server of the first system a disk of so many `MiB`, in memory, and let faults fill it; for root on Linux")
@@ -75,6 +75,10 @@ broken; then the servers' stores, all logs and the trace are kept.`,
 	c.AddCommand(soakRole(a, "server"), soakRole(a, "worker"), soakRole(a, "receiver"), soakRole(a, "program"))
 	return c
 }
+
+// brokenLease is the default of --lease with --break. A worker that stood still past its lease must
+// come back while the run that it had is under way elsewhere, and the soak's runs are short.
+const brokenLease = 600 * time.Millisecond
 
 // soakRole is a child process of a soak.
 func soakRole(a *session.App, name string) *cobra.Command {
@@ -99,6 +103,9 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 	if f.Break != "" {
 		if err := outcome.OneOf(cmd, "break", f.Break, soak.Breaks...); err != nil {
 			return err
+		}
+		if !a.IsSet(cmd, "lease") {
+			f.Lease = brokenLease
 		}
 	}
 	self, err := os.Executable()
