@@ -98,7 +98,12 @@ func TestAFileWhoseTaskCannotBeQueuedIsRefused(t *testing.T) {
 func TestALargeTaskThatFitsAsCBORMoves(t *testing.T) {
 	t.Parallel()
 	natstest.Heavy(t)
-	v := newVoyage(t, func(v *voyage) { v.payload, v.cbor = manyValues(240_000), true })
+	v := newVoyage(t, func(v *voyage) {
+		for _, r := range []**durableRig{&v.berlin, &v.paris} {
+			*r = (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 64 << 10})}).under("")
+		}
+		v.payload, v.cbor = manyValues(14_000), true
+	})
 	v.write(2)
 	v.move()
 	within(t, "the target", v.target.begun)

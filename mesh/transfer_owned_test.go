@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -118,6 +119,14 @@ func TestWhatBecomesOfTheMessageOfARunThatWasTransferred(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			node, ctx, s := onItsWay(t, nil)
+			js, err := natsjs.New(node.conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What it naks would be delivered to it again at once.
+			if _, err := js.PauseConsumer(ctx, jetstream.StreamWork, "normal-agent=2Ex", time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
 			acks := make(chan *nats.Msg, 100)
 			sub, err := node.conn.ChanSubscribe("$JS.ACK."+jetstream.StreamWork+".>", acks)
 			if err != nil {
