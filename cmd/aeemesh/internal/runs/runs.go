@@ -218,7 +218,7 @@ func (r *Store) named(ctx context.Context, name, entity string) ([]state.ID, err
 		ids, err = r.states.Names(ctx, entity)
 	}
 	return slices.DeleteFunc(ids, func(id state.ID) bool {
-		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name)
+		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name) && (len(name) != wholeRun || name != state.AdoptedTask(id.Entity, id.Run))
 	}), err
 }
 
