@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -73,16 +72,9 @@ func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (in
 	if d == nil {
 		return 0, sender.ErrLiveOnly
 	}
-	var ids []string
-	for _, priority := range subject.Priorities() {
-		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
-			if err != nil {
-				return 0, err
-			}
-			if env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil && !slices.Contains(ids, env.ID) {
-				ids = append(ids, env.ID)
-			}
-		}
+	ids, err := c.QueuedTasks(ctx, entity)
+	if err != nil {
+		return 0, err
 	}
 	later, err := d.Queue.Scheduled(ctx, entity)
 	if err != nil {
@@ -102,6 +94,29 @@ func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (in
 		}
 	}
 	return done, errors.Join(failed...)
+}
+
+// QueuedTasks returns the ids of the tasks in the queue of an entity, each once. A task that a
+// worker has begun is one of them until its message is acknowledged; a scheduled task is none.
+// Messages that are not tasks are skipped.
+func (c *Client) QueuedTasks(ctx context.Context, entity string) (ids []string, err error) {
+	d := c.cfg.Stores
+	if d == nil {
+		return nil, sender.ErrLiveOnly
+	}
+	seen := map[string]bool{}
+	for _, priority := range subject.Priorities() {
+		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
+			if err != nil {
+				return nil, err
+			}
+			if env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil && !seen[env.ID] {
+				seen[env.ID] = true
+				ids = append(ids, env.ID)
+			}
+		}
+	}
+	return ids, nil
 }
 
 // unbegun returns ErrBegun if the run has a record.

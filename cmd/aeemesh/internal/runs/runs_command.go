@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,15 +135,19 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 	switch {
 	case err == nil:
 		entity, target.Run = h.Entity, h.Run
-	case entity != "" && errors.Is(err, state.ErrNotFound) && len(args[0]) >= leastID:
+	case entity != "" && errors.Is(err, state.ErrNotFound) && len(args[0]) >= leastID && !ofRun(args[0]):
 		target.ID = args[0] // the run has not begun: the agent stores the command until it does
 	case errors.Is(err, state.ErrNotFound):
 		// A scheduled task is found without its agent's name.
-		w, ok := scheduled(ctx, s, args[0], entity)
-		if !ok {
+		w, none := waiting(ctx, s, args[0], entity)
+		switch {
+		case none == nil:
+			target.ID, entity = w.ID, w.Entity
+		case errors.Is(none, state.ErrNotFound), errors.Is(none, jetstream.ErrNotFound), errors.Is(none, jetstream.ErrDenied):
 			return err
+		default:
+			return none
 		}
-		target.ID, entity = w.ID, w.Entity
 	default:
 		return err
 	}
@@ -183,7 +186,7 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 			return err
 		}
 	}
-	kind, name := "task", args[0]
+	kind, name := "task", term.Printable(target.ID)
 	if target.Run != "" {
 		kind, name = "run", ShortRun(target.Run)
 	}
@@ -201,32 +204,14 @@ const commandWait = 30 * time.Second
 // anything. After that time the command is queued if no worker has received it.
 const silentFor = 3 * time.Second
 
-// scheduled returns the scheduled task with this name, which is its id or that of its run. entity
-// is its agent; "": any agent.
-func scheduled(ctx context.Context, s *session.Session, name, entity string) (jetstream.Scheduled, bool) {
-	d, err := s.Lane()
-	if err != nil {
-		return jetstream.Scheduled{}, false
-	}
-	waiting, err := d.Queue.Scheduled(ctx, entity)
-	if err != nil {
-		return jetstream.Scheduled{}, false
-	}
-	i := slices.IndexFunc(waiting, func(w jetstream.Scheduled) bool { return w.ID == name || state.RunID(w.Entity, w.ID) == name })
-	if i < 0 {
-		return jetstream.Scheduled{}, false
-	}
-	return waiting[i], true
-}
-
 // notBegun adds to the error about a missing run when its task will begin, if the task is
 // scheduled.
 func notBegun(ctx context.Context, s *session.Session, name, entity string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	w, ok := scheduled(ctx, s, name, entity)
-	if !ok {
+	w, none := waiting(ctx, s, name, entity)
+	if none != nil || w.Due.IsZero() {
 		return err
 	}
 	id, due := term.Printable(w.ID), w.Due.Local().Format("2006-01-02 15:04:05 MST")
