@@ -70,17 +70,30 @@ func (r *Store) Documents(ctx context.Context, since time.Time, corr string) ite
 	return r.states.Documents(ctx, since, corr)
 }
 
-// TaskOf returns the task and the agent of the run with a name. If the name does not have the form
-// of a run's id, or is the id of no run, TaskOf returns it as the task's id.
-func (r *Store) TaskOf(ctx context.Context, name, entity string) (task, agent string, err error) {
+// TaskOf returns the task and the agent of the run with a name; the run may have no record yet. If the
+// name does not have the form of a run's id, or is the id of no run, TaskOf returns it as the task's
+// id. It fails with state.ErrNotFound if the name is the whole id of a run that the agent does not
+// have, and none of its tasks that wait will have.
+func (r *Store) TaskOf(ctx context.Context, s *session.Session, name, entity string) (task, agent string, err error) {
 	if !LikeRun(name) {
 		return name, entity, nil
 	}
-	look := r.Look
-	if entity != "" && len(name) >= wholeRun { // a list of its runs would have no other
+	look, whole := r.Look, entity != "" && len(name) >= wholeRun
+	if whole { // a list of its runs would have no other, except an adopted one
 		look = r.exact
 	}
 	_, h, err := look(ctx, name, entity)
+	if errors.Is(err, state.ErrNotFound) && ofRun(name) {
+		w, none := waiting(ctx, s, name, entity)
+		switch {
+		case none == nil:
+			return w.ID, w.Entity, nil
+		case whole && errors.Is(none, state.ErrNotFound):
+			if _, h, err = r.Find(ctx, name, entity); errors.Is(err, state.ErrNotFound) {
+				return "", "", err
+			}
+		}
+	}
 	if errors.Is(err, state.ErrNotFound) || errors.Is(err, jetstream.ErrDenied) { // a user who may read results may lack the permission to read runs
 		return name, entity, nil
 	}

@@ -42,7 +42,7 @@ func TestTaskOfAWholeIDListsNoRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{run.Doc.RunID, strings.ToUpper(run.Doc.RunID)} {
-		if task, _, err := NewStore(js, m, nil).TaskOf(ctx, name, "agent.x"); err != nil || task != "task-0001" {
+		if task, _, err := NewStore(js, m, nil).TaskOf(ctx, nil, name, "agent.x"); err != nil || task != "task-0001" {
 			t.Errorf("%s is task %s, %v", name, task, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestTaskOfAWholeIDListsNoRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := "0d3c8a52-4c6b-4f0e-9a43-3a0f1f6f7a10"
-	task, agent, err := NewStore(js, m, nil).TaskOf(ctx, id, "agent.x")
+	task, agent, err := NewStore(js, m, nil).TaskOf(ctx, nil, id, "agent.x")
 	if err != nil || task != id || agent != "agent.x" {
 		t.Errorf("%s of %s, %v", task, agent, err)
 	}

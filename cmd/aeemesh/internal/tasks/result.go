@@ -156,7 +156,7 @@ func named(s *session.Session, ctx context.Context, store *runs.Store, name, ent
 			return name, entity, nil
 		}
 	}
-	task, agent, err = store.TaskOf(ctx, name, entity)
+	task, agent, err = store.TaskOf(ctx, s, name, entity)
 	switch {
 	case err != nil:
 		return "", "", session.LaneError(err)
