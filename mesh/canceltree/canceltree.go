@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -103,6 +104,8 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 	if !answered {
 		if reply, err = node.Await(ctx, e, mesh.ResultOptions{}); err == nil {
 			err = wire.ReadJSON(reply.Payload, &out)
+		} else {
+			err = client.Queued(err)
 		}
 	}
 	return out, w.below, err

@@ -18,7 +18,8 @@ import (
 // client's own entity, and returns the result. The command goes to all workers of the
 // entity; the owner of the run applies it, or any worker if no worker owns the run. If no
 // worker answers, the command is submitted to the work queue, and Command waits until a
-// worker applies it or ctx ends.
+// worker applies it or ctx ends. After an error that wraps [ErrQueued] the next worker applies it;
+// after one that wraps [jetstream.ErrUncertain] it may.
 func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
 	var out intents.CommandResult
 	d := c.cfg.Stores
@@ -34,6 +35,19 @@ func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command
 		return out, err
 	}
 	return out, wire.ReadJSON(reply.Payload, &out)
+}
+
+// ErrQueued: the command is in the work queue, and its answer was not awaited.
+var ErrQueued = errors.New("the command is queued, and not answered yet")
+
+// Queued adds [ErrQueued] to the error of a command that is in the work queue, unless the error is
+// the answer.
+func Queued(err error) error {
+	var answer *envelope.Error
+	if err == nil || errors.As(err, &answer) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrQueued, err)
 }
 
 // newCommand returns the envelope of a command. It refuses a command that no worker accepts,
@@ -80,6 +94,9 @@ func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Enve
 	// the copy, because it knows the id.
 	receipt, reply, err := c.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
 	queued = receipt.TaskID != ""
+	if queued {
+		err = Queued(err)
+	}
 	if err != nil {
 		return nil, queued, fmt.Errorf("command to %s: %w", entity, err)
 	}

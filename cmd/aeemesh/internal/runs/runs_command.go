@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/canceltree"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -259,9 +260,15 @@ func commandFailed(a *session.App, err error, entity string) error {
 			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" shows the outcome of the command.")
 	case errors.As(err, &e):
 		return outcome.Remote(e)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, jetstream.ErrUncertain):
+		return outcome.Hinted(err, "Perhaps it is queued, and the first worker of %s that comes applies it: \"aeemesh runs show RUN\" tells once the mesh answers again.", entity)
+	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+	case errors.Is(err, mesh.ErrQueued):
 		return outcome.Hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
 			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
+	default:
+		return outcome.Hinted(outcome.Stopped(err, "no worker of %s has answered; the wait ended before the command was queued", entity),
+			"Give it again, with a longer --timeout: without an answer it goes into the queue after two seconds.")
 	}
 	return session.LaneError(err)
 }
