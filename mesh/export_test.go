@@ -120,6 +120,62 @@ func TestARunGoesAsAFile(t *testing.T) {
 	equal(t, "terminal replies", terminal, 1)
 }
 
+// A run that came as a file is asked to move on within the target's mesh: it ends there all the
+// same, and its source hears how.
+func TestARunThatCameAsAFileMovesOn(t *testing.T) {
+	t.Parallel()
+	for name, abort := range map[string]bool{"and it does": false, "and the request is taken back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newParcel(t)
+			p.write(2)
+			status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the target", p.target.begun)
+			client := p.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: p.parisKeys}})
+			command := func(cmd intents.Command) {
+				t.Helper()
+				if _, err := client.Command(ctxFor(t), reviewer, cmd); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last, to := p.target, intents.Target{ID: p.task.ID}
+			last.speak(2 * wordsInTurn)
+			call := within(t, "the tool call", last.tools) // the run stops only after it
+			if abort {
+				command(intents.MigrateTask{Target: to, To: intents.MigrateAny})
+				command(intents.MigrateTask{Target: to, Abort: true})
+				close(call)
+			} else {
+				last = newAuthor("second")
+				p.paris.serve(p.paris.lane(mesh.Config{Drain: time.Millisecond, Verifier: sign.Verifier{Ring: p.parisKeys}}), mesh.Agent{Handler: last})
+				command(intents.MigrateTask{Target: to, To: intents.MigrateAny})
+				close(call)
+				within(t, "the second worker", last.begun)
+			}
+			if p.inParis().Mesh.Migration.ID == status.Handoff {
+				t.Fatal("the move has no id of its own")
+			}
+			equal(t, "while it goes on", p.receipt(status.Handoff).Outcome, transfer.OutcomeAccepted)
+			last.speak(100)
+			eventually(t, "it ends in paris", func() bool { return p.inParis().Doc.Status == aaif.RunCompleted })
+			ended := p.receipt(status.Handoff)
+			if ended.Outcome != transfer.OutcomeEnded {
+				t.Fatalf("the receipt says %s", ended.Outcome)
+			}
+			if _, err := p.office.Confirm(ctxFor(t), ended, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the reply", p.heard.done)
+			if want := `{"by":"` + last.name + `"}`; p.heard.err != nil || string(p.heard.reply.Payload) != want {
+				t.Errorf("the caller hears %v, %v, want %s", p.heard.reply, p.heard.err, want)
+			}
+		})
+	}
+}
+
 // An error in the record goes along without its stack trace, which shows how the platform is
 // built (AAIF, Security Considerations).
 func TestAStackTraceDoesNotLeave(t *testing.T) {

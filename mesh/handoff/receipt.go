@@ -62,18 +62,25 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 	return out, err
 }
 
-// ended returns the terminal envelope of the run, nil while it goes on.
+// ended returns the terminal envelope of the run, nil while it goes on. The run is known by the
+// checkpoint that it began from here: its Migration is another one once it was asked to move on.
 func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error) {
-	run, err := r.own(ctx, h)
-	switch {
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
+	rec, err := r.cfg.States.Get(ctx, h.c.ID())
+	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil // the run's record has expired; the run was accepted all the same
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
-	case !run.c.Terminal():
+	}
+	run, err := r.cfg.Codec(h.c.Mesh.Entity).Read(rec)
+	if err != nil {
+		return nil, err
+	}
+	is, want := run.Mesh.Parent, h.c.Mesh.Parent
+	if is == nil || want == nil || *is != *want || !run.Terminal() {
 		return nil, nil
 	}
-	return run.c.Mesh.Reply, nil
+	return run.Mesh.Reply, nil
 }
 
 // Find returns the last handoff of a run that was transferred here.
