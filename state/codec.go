@@ -195,7 +195,7 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) (data []byte, digest string, e
 }
 
 // Decode reads one document, JSON or CBOR, sealed or not, and verifies its checksum over
-// the canonical JSON. A document of another platform, without the x-aeemesh member, must
+// the canonical JSON; of a sealed one also that of the document within. A document of another platform, without the x-aeemesh member, must
 // also conform to the schema; its Mesh is zero.
 //
 // The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged, ErrClear,
@@ -281,6 +281,10 @@ func (k Codec) decode(data []byte) (c *Checkpoint, seal *sealed, err error) {
 		}
 		if p.outer.Sealed != nil || p.outer.Object != nil {
 			return nil, nil, fmt.Errorf("%w: a seal within a seal", ErrInvalid)
+		}
+		// Callers compare this checksum with that of a token, which binds the content.
+		if err := p.verify(k.Unchecked); err != nil {
+			return nil, nil, err
 		}
 	case k.Seal != nil && !k.AcceptClear:
 		return nil, nil, ErrClear

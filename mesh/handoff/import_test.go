@@ -3,11 +3,16 @@ package handoff_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -168,6 +173,87 @@ func TestImportOfAFileWithOtherContentThanItsToken(t *testing.T) {
 		t.Errorf("other content: %v", err)
 	}
 	equal(t, "records", p.records(), "")
+}
+
+// An encrypted file has a checksum inside, too, which its token is for. A holder of the file's key
+// who changes the content and leaves that checksum, or removes it, does not get it in.
+func TestImportOfAnEncryptedFileWithOtherContentThanItsToken(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	key := state.Key{ID: "file", Secret: bytes.Repeat([]byte{7}, state.KeySize)}
+	ring, err := state.NewKeyring(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := p.pack()
+	c, err := state.Codec{}.Decode(x.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := state.Codec{Seal: ring}.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imported := func(change func(inner []byte) []byte) error {
+		t.Helper()
+		file, err := transfer.PutToken(resealed(t, key.Secret, doc, change), x.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.receiver.Import(t.Context(), file, ring)
+		return err
+	}
+	if err := imported(func(b []byte) []byte { return bytes.Replace(b, []byte("hi hi"), []byte("hi ho"), 1) }); !errors.Is(err, state.ErrChecksum) {
+		t.Errorf("other content: %v", err)
+	}
+	for what, member := range map[string]string{"checksum": `"checksum":"[0-9a-f]+",`, "provenance": `"provenance":\{[^}]*\},`} {
+		if err := imported(func(b []byte) []byte { return regexp.MustCompile(member).ReplaceAll(b, nil) }); !errors.Is(err, state.ErrNoChecksum) {
+			t.Errorf("without %s: %v", what, err)
+		}
+	}
+	equal(t, "records", p.records(), "")
+	if err := imported(bytes.Clone); err != nil {
+		t.Errorf("as it was: %v", err)
+	}
+}
+
+// resealed opens a sealed document, changes the text in it, and seals it again.
+func resealed(t *testing.T, secret, doc []byte, change func([]byte) []byte) []byte {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var outer map[string]any
+	must(json.Unmarshal(doc, &outer))
+	sealed := outer[state.Extension].(map[string]any)["sealed"].(map[string]any)
+	provenance := outer["provenance"].(map[string]any)
+	nonce, err := base64.StdEncoding.DecodeString(sealed["nonce"].(string))
+	must(err)
+	text, err := base64.StdEncoding.DecodeString(sealed["text"].(string))
+	must(err)
+	delete(sealed, "text") // neither is authenticated by the seal
+	delete(provenance, "checksum")
+	canonical := func() []byte {
+		raw, err := json.Marshal(outer)
+		must(err)
+		raw, err = envelope.Canonical(raw)
+		must(err)
+		return raw
+	}
+	aead, err := chacha20poly1305.NewX(secret)
+	must(err)
+	inner, err := aead.Open(nil, nonce, text, canonical())
+	must(err)
+	changed := change(inner)
+	sealed["text"] = base64.StdEncoding.EncodeToString(aead.Seal(nil, nonce, changed, canonical()))
+	provenance["checksum"], err = state.CheckChecksum(canonical())
+	if !errors.Is(err, state.ErrNoChecksum) {
+		t.Fatal(err)
+	}
+	return canonical()
 }
 
 // A document of another platform becomes a task here.

@@ -241,6 +241,7 @@ func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (
 	if key != nil {
 		codec.Seal = key
 	}
+	codec.Unchecked = false // the token is for a checksum
 	c, err := OpenFile(text, codec)
 	if err != nil {
 		return Status{}, err
