@@ -19,8 +19,9 @@ import (
 
 // Defaults of [ReceiverConfig].
 const (
-	DefaultIdle = 30 * time.Second
-	DefaultOpen = 16
+	DefaultIdle  = 30 * time.Second
+	DefaultWhole = 10 * time.Minute
+	DefaultOpen  = 16
 )
 
 // Stay is how long a staged handoff waits for the source's decision before it is refused.
@@ -76,6 +77,10 @@ type ReceiverConfig struct {
 	// Idle is how long a sender may be silent in the middle of a stream, and how long
 	// its first line may take. Default 30 seconds.
 	Idle time.Duration
+	// Whole is how long a whole stream may take, over HTTP, so that none keeps its place by a
+	// byte now and then. Default 10 minutes: a source of this program gives up after two, a
+	// document of 64 MiB comes at a megabit a second, and it is less than [Stay].
+	Whole time.Duration
 	// Open is how many streams with a valid token are read at once. Default 16.
 	Open int
 	// Pending bounds the handoffs of one issuer that are not accepted: they arrive, wait, or were
@@ -147,6 +152,9 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	}
 	if cfg.Idle <= 0 {
 		cfg.Idle = DefaultIdle
+	}
+	if cfg.Whole <= 0 {
+		cfg.Whole = DefaultWhole
 	}
 	if cfg.Open <= 0 {
 		cfg.Open = DefaultOpen

@@ -145,15 +145,22 @@ func (s *server) about(w http.ResponseWriter, _ *http.Request) {
 }
 
 // receive reads a streaming handoff. Once its first line has come, with the token, the sender may
-// be slow as long as it is not silent; its lines are read one by one, so it cannot send faster
-// than this process reads.
+// be slow as long as it is not silent and the whole stream does not take too long; its lines are
+// read one by one, so it cannot send faster than this process reads.
 func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != transfer.MediaType {
 		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(transfer.CodeInvalid), Message: "Content-Type must be " + transfer.MediaType})
 		return
 	}
 	control := http.NewResponseController(w)
-	body := &wary{Reader: r.Body, extend: func() { _ = control.SetReadDeadline(time.Now().Add(s.cfg.Idle)) }}
+	end := time.Now().Add(s.cfg.Whole)
+	body := &wary{Reader: r.Body, extend: func() {
+		deadline := time.Now().Add(s.cfg.Idle)
+		if deadline.After(end) {
+			deadline = end
+		}
+		_ = control.SetReadDeadline(deadline)
+	}}
 	_ = control.EnableFullDuplex() // so that a refusal is sent at once
 	status, err := s.Receive(r.Context(), body)
 	if err != nil {
@@ -182,7 +189,8 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// wary gives the first line one deadline. Each later read has a deadline of its own.
+// wary gives the first line one deadline. Each later read has a deadline of its own. A read that
+// has not ended by then fails with [transfer.ErrTimeout].
 type wary struct {
 	io.Reader
 	extend func()
@@ -197,6 +205,9 @@ func (w *wary) Read(b []byte) (int, error) {
 	w.begun = true
 	n, err := w.Reader.Read(b)
 	w.line = w.line || bytes.IndexByte(b[:n], '\n') >= 0
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = transfer.ErrTimeout // without the addresses, which are not for the peer
+	}
 	return n, err
 }
 

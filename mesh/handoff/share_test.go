@@ -1,9 +1,12 @@
 package handoff_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -189,6 +192,76 @@ func TestStreamsWithoutATokenTakeNoPlace(t *testing.T) {
 	_ = stranger.CloseWithError(errors.New("gone"))
 	if err := <-done; err == nil {
 		t.Error("a stream without a token is accepted")
+	}
+}
+
+// A source with a valid token that sends a byte now and then, so that it is never silent, keeps its
+// place for a bounded time only.
+func TestAStreamThatDripsLosesItsPlace(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
+			t.Parallel()
+			p := newPlatform(t, func(c *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+				c.Open, c.Idle, c.Whole = 1, 10*time.Second, 500*time.Millisecond
+			})
+			begun := make(chan struct{}, 8)
+			p.fail = func(phase state.Phase, done bool) {
+				if phase == state.PhaseReceiving && done {
+					begun <- struct{}{}
+				}
+			}
+			server := httptest.NewUnstartedServer(handoff.Handler(p.receiver, handoff.HandlerOptions{}))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			x := p.pack()
+			var whole bytes.Buffer
+			if err := transfer.Write(t.Context(), &whole, x.token, x.doc); err != nil {
+				t.Fatal(err)
+			}
+			init, rest, _ := strings.Cut(whole.String(), "\n")
+			r, w := io.Pipe()
+			defer w.Close()
+			go func() {
+				_, _ = io.WriteString(w, init+"\n")
+				drip := time.NewTicker(50 * time.Millisecond)
+				defer drip.Stop()
+				for i := range len(rest) {
+					<-drip.C
+					if _, err := io.WriteString(w, rest[i:i+1]); err != nil {
+						return
+					}
+				}
+			}()
+			go func() { // the connection may end before it reads an answer
+				if resp, err := server.Client().Post(server.URL+handoff.Path, transfer.MediaType, r); err == nil {
+					resp.Body.Close()
+				}
+				r.Close()
+			}()
+			within := time.After(10 * time.Second)
+			select {
+			case <-begun:
+			case <-within:
+				t.Fatal("the stream does not begin")
+			}
+			for again := time.NewTicker(20 * time.Millisecond); ; {
+				_, err := p.send(p.pack())
+				if err == nil {
+					break
+				}
+				select {
+				case <-again.C:
+				case <-within:
+					t.Fatalf("the next stream: %v", err)
+				}
+			}
+			status, err := p.receiver.Get(t.Context(), x.id)
+			if err != nil || status.Phase != state.PhaseRefused || !strings.HasSuffix(status.Reason, transfer.ErrTimeout.Error()) {
+				t.Errorf("its handoff: %+v, %v", status, err)
+			}
+		})
 	}
 }
 
