@@ -81,7 +81,8 @@ type ReceiverConfig struct {
 	// byte now and then. Default 10 minutes: a source of this program gives up after two, a
 	// document of 64 MiB comes at a megabit a second, and it is less than [Stay].
 	Whole time.Duration
-	// Open is how many streams with a valid token are read at once. Default 16.
+	// Open is how many streams with a valid token are read at once. Default 16. If it is 4 or
+	// more, one issuer has three quarters of them at most.
 	Open int
 	// Pending bounds the handoffs of one issuer that are not accepted: they arrive, wait, or were
 	// refused. Share bounds the bytes of one issuer. Beyond either its next handoff is refused
@@ -120,7 +121,7 @@ type Reply struct {
 // may use the same stores.
 type Receiver struct {
 	cfg    ReceiverConfig
-	open   chan struct{}
+	open   places
 	shares shares
 }
 
@@ -169,7 +170,7 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 		cfg.Observe = func(context.Context, state.Phase, bool) {}
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	return &Receiver{cfg: cfg, open: make(chan struct{}, cfg.Open)}, errors.Join(bad...)
+	return &Receiver{cfg: cfg}, errors.Join(bad...)
 }
 
 // A Status is the progress of a handoff here.
@@ -189,12 +190,8 @@ type Status struct {
 // Receive reads a streaming handoff to its end, and stages the run: it is stored, and waits for
 // [Receiver.Commit]. After an error nothing is stored, except that a valid token was used.
 func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error) {
-	open := false
-	defer func() {
-		if open {
-			<-r.open
-		}
-	}()
+	leave := func() {}
+	defer func() { leave() }()
 	var h *record
 	doc, _, err := transfer.Read(stream, transfer.Limits{}, func(in transfer.Init) (transfer.Grant, error) {
 		source := ""
@@ -205,11 +202,9 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 		if err != nil {
 			return grant, err
 		}
-		select { // after the token was verified, so that a stream without one takes no place
-		case r.open <- struct{}{}:
-			open = true
-		default:
-			return grant, fmt.Errorf("%w: %d streams are open", ErrBusy, r.cfg.Open)
+		// After the token was verified, so that a stream without one takes no place.
+		if leave, err = r.open.take(grant.Issuer, r.cfg.Open); err != nil {
+			return grant, err
 		}
 		h, err = r.admit(ctx, grant, false)
 		return grant, err

@@ -265,6 +265,63 @@ func TestAStreamThatDripsLosesItsPlace(t *testing.T) {
 	}
 }
 
+// One issuer does not take all places: those of another are still read.
+func TestOneIssuerDoesNotTakeAllPlaces(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t, func(c *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+		c.Open, c.Issuers = 4, []string{"service.berlin"}
+	})
+	begun := make(chan struct{}, 8)
+	p.fail = func(phase state.Phase, done bool) {
+		if phase == state.PhaseReceiving && done {
+			begun <- struct{}{}
+		}
+	}
+	ended := make(chan error, 8)
+	var sources []*io.PipeWriter
+	for range 3 {
+		x := p.pack()
+		var whole bytes.Buffer
+		if err := transfer.Write(t.Context(), &whole, x.token, x.doc); err != nil {
+			t.Fatal(err)
+		}
+		init, _, _ := strings.Cut(whole.String(), "\n")
+		r, w := io.Pipe()
+		sources = append(sources, w)
+		go func() {
+			_, err := p.receiver.Receive(t.Context(), r)
+			ended <- err
+		}()
+		if _, err := io.WriteString(w, init+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-begun:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.send(p.pack()); !errors.Is(err, handoff.ErrBusy) {
+		t.Errorf("a fourth of one issuer: %v", err)
+	}
+	ours := p.signer
+	p.signer = p.trust("berlin-2", "service.berlin")
+	other := p.pack(func(_ *state.Checkpoint, g *transfer.Grant) { g.Issuer = "service.berlin" })
+	p.signer = ours
+	if _, err := p.send(other); err != nil {
+		t.Errorf("another issuer: %v", err)
+	}
+	for _, w := range sources {
+		_ = w.CloseWithError(errors.New("gone"))
+	}
+	for range sources {
+		<-ended
+	}
+	if _, err := p.send(p.pack()); err != nil {
+		t.Errorf("after they have gone: %v", err)
+	}
+}
+
 // mortal notes for how long records are to be kept.
 type mortal struct {
 	state.Mem
