@@ -80,7 +80,7 @@ type replyWriter struct {
 }
 
 // encodeReply signs the terminal envelope, encodes it as JSON and checks that it fits
-// a message.
+// a message in the encoding of the task.
 func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	e.From = rw.host.Entity
 	t.span.Inject(e)
@@ -89,21 +89,11 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 			return nil, fault.Output(err)
 		}
 	}
-	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
-	if err == nil && t.cbor {
-		_, err = e.AppendCBOR(nil) // fails if the reply has no CBOR form
-	}
-	if err != nil {
-		return nil, fault.Output(err)
-	}
 	room := 0
 	if t.handed != nil {
 		room = len(t.handed.Header())
 	}
-	if err := rw.host.node.sendable(raw, room); err != nil {
-		return nil, err
-	}
-	return raw, nil
+	return answers.Encode(e, t.cbor, func(size int) error { return rw.host.node.sendable(size, room) })
 }
 
 // publishOutcome stores the dead letter of a failed task, if it is one, and then the

@@ -245,6 +245,36 @@ func TestAPeersReplyThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// What cannot be sent as CBOR, or not be signed, ends the run here too.
+func TestAPeersReplyThatCannotBeSentAsCBOR(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		payload json.RawMessage
+		want    envelope.Code
+	}{
+		"too large": {manyTenths(10_000), envelope.CodeTooLarge},
+		"no double": {json.RawMessage(`{"seq":3,"n":9007199254740993}`), envelope.CodeOutputSchema},
+	} {
+		for kind, last := range map[string]bool{"piece": false, "result": true} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				v := newVoyage(t, func(v *voyage) { v.berlin, v.cbor = inSmallMessages(t), true })
+				v.write(2)
+				odd := func() []handoff.Reply {
+					return []handoff.Reply{v.replyOf(3, last, func(e *envelope.Envelope) { e.Payload = tt.payload })}
+				}
+				asked := v.hostile(odd, odd)
+				v.move()
+				within(t, "the reply", v.heard.done)
+				if codeOf(v.heard.err) != tt.want {
+					t.Errorf("the caller hears %v, want %s", v.heard.err, tt.want)
+				}
+				equal(t, "connections", asked.Load(), int64(1))
+			})
+		}
+	}
+}
+
 // The same holds for the reply that comes in a receipt.
 func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	t.Parallel()

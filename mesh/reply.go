@@ -94,11 +94,11 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 	return header
 }
 
-// sendable fails with E_TOO_LARGE if a reply exceeds the server's max_payload; more is the size of
-// headers beyond the usual ones.
-func (n *Node) sendable(raw []byte, more int) error {
-	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
-		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+// sendable fails with E_TOO_LARGE if a reply of size bytes exceeds the server's max_payload; more is
+// the size of headers beyond the usual ones.
+func (n *Node) sendable(size, more int) error {
+	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && size > limit {
+		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", size, limit)
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ func (tr *transfers) Ask(ctx context.Context, task *envelope.Envelope, wait time
 	return tr.host.node.sender.RequestControl(ctx, task, wait)
 }
 
-// Sendable fails with E_TOO_LARGE if a reply does not fit a message.
-func (tr *transfers) Sendable(reply []byte) error { return tr.host.node.sendable(reply, 0) }
+// Sendable fails with E_TOO_LARGE if a reply of size bytes does not fit a message.
+func (tr *transfers) Sendable(size int) error { return tr.host.node.sendable(size, 0) }
 
 // Room fails with E_BUSY if this worker has no room for another run.
 func (tr *transfers) Room() error {

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -72,6 +73,43 @@ func TestWhatCannotBeSentIsAnsweredOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// manyTenths is a payload that has n numbers 0.1 in an array: each has 4 bytes in JSON, and 9 as CBOR.
+func manyTenths(n int) json.RawMessage {
+	return json.RawMessage(`{"seq":3,"list":[0.1` + strings.Repeat(",0.1", n-1) + `]}`)
+}
+
+// inSmallMessages is a mesh whose server accepts messages of 64 KiB.
+func inSmallMessages(t *testing.T) *durableRig {
+	t.Helper()
+	return (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 64 << 10})}).under("")
+}
+
+// A reply that fits a message as JSON may be larger than one as CBOR.
+func TestAReplyThatIsTooLargeAsCBORIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	r := inSmallMessages(t)
+	var calls atomic.Int64
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		calls.Add(1)
+		return manyTenths(10_000), nil
+	})})
+	client := r.client()
+	for cbor, want := range map[bool]envelope.Code{false: "", true: envelope.CodeTooLarge} {
+		before := calls.Load()
+		e := newTask(reviewer, "code.review", `{}`)
+		if _, err := client.Submit(ctxFor(t), e, mesh.SubmitOptions{CBOR: cbor}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.result(client, e); codeOf(err) != want {
+			t.Errorf("CBOR %t: %.200v, want %s", cbor, err, want)
+		}
+		if n := calls.Load() - before; n != 1 {
+			t.Errorf("CBOR %t: done %d times", cbor, n)
+		}
+	}
+	r.drainedQueue()
 }
 
 // A stream envelope that is larger than a message may be is refused to the handler, on both lanes.

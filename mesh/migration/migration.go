@@ -62,8 +62,8 @@ type Host interface {
 	// Ask signs a task, sends it to all workers of the agent, and returns the first reply. If none
 	// arrives within wait, the error is a context.DeadlineExceeded.
 	Ask(ctx context.Context, task *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error)
-	// Sendable fails with E_TOO_LARGE if a reply does not fit a message.
-	Sendable(reply []byte) error
+	// Sendable fails with E_TOO_LARGE if a reply of size bytes does not fit a message.
+	Sendable(size int) error
 	// Room fails with E_BUSY if the worker has no room for another run.
 	Room() error
 	// Claim makes this worker the owner of an offered run: c was read from rec, and the run's

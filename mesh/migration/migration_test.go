@@ -80,7 +80,7 @@ func (r *recorder) Resume()                              { r.do("resume as %s", 
 func (r *recorder) Requeue(err error)                    { r.do("requeue: %v", err) }
 
 func (r *recorder) Now() time.Time                     { return now }
-func (r *recorder) Sendable([]byte) error              { return nil }
+func (r *recorder) Sendable(int) error                 { return nil }
 func (r *recorder) Room() error                        { return r.room }
 func (r *recorder) Background(f func(context.Context)) { f(context.Background()) }
 func (r *recorder) Ask(_ context.Context, e *envelope.Envelope, _ time.Duration) (*envelope.Envelope, error) {

@@ -47,7 +47,7 @@ func (m *Mover) relay(ctx context.Context, r *Run) {
 		case errors.Is(context.Cause(ctx), errOverdue):
 			r.Fail(nil)
 			return
-		case err != nil && fault.ForPeer(err).Code == envelope.CodeTooLarge:
+		case err != nil && (fault.ForPeer(err).Code == envelope.CodeTooLarge || fault.IsCode(err, envelope.CodeOutputSchema)):
 			r.Fail(fault.ForPeer(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
@@ -173,9 +173,7 @@ func (m *Mover) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, err
 	if env, err = m.cfg.Answers.FromPlatform(m.cfg.Entity, r.Task, env, m.cfg.Signer, m.host.Now()); err != nil {
 		return nil, err
 	}
-	raw, err := env.AppendJSON(nil)
-	if err == nil {
-		err = m.host.Sendable(raw)
-	}
+	c, _ := r.Checkpoint()
+	_, err = answers.Encode(env, c.Mesh.CBOR, m.host.Sendable)
 	return env, err
 }

@@ -17,7 +17,8 @@ import (
 // agent's key (nil: unsigned). So a peer cannot get an envelope of its own making
 // signed, and its unsigned replies never look signed by it.
 //
-// It fails if the reply answers another task, or if its signature is wrong.
+// It fails if the reply answers another task, or if its signature is wrong. If the reply cannot be
+// signed here, because of a number that is no double, the error is E_OUTPUT_SCHEMA.
 func (r *Reader) FromPlatform(entity string, task, env *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
 	switch {
 	case env.Type != envelope.TypeStream && !env.Type.Terminal():
@@ -43,5 +44,10 @@ func (r *Reader) FromPlatform(entity string, task, env *envelope.Envelope, signe
 	if signer == nil {
 		return reply, nil
 	}
-	return reply, signer.Sign(reply)
+	if err := signer.Sign(reply); errors.Is(err, envelope.ErrNumber) {
+		return nil, fault.Output(err)
+	} else if err != nil {
+		return nil, err
+	}
+	return reply, nil
 }

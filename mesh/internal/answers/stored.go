@@ -36,6 +36,23 @@ type Stored struct {
 	Header nats.Header // headers to start with, such as the trace
 }
 
+// Encode encodes a reply as JSON, as the record of a run holds it. It fails with E_OUTPUT_SCHEMA if
+// the reply cannot be encoded, and with the error of sendable for the size of its longest encoding:
+// JSON, or CBOR if the sender speaks it.
+func Encode(e *envelope.Envelope, cbor bool, sendable func(size int) error) ([]byte, error) {
+	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
+	size := len(raw)
+	if err == nil && cbor {
+		var sent []byte
+		sent, err = e.AppendCBOR(nil)
+		size = max(size, len(sent))
+	}
+	if err != nil {
+		return nil, fault.Output(err)
+	}
+	return raw, sendable(size)
+}
+
 // Message encodes the reply for [jetstream.Replies].
 func (s Stored) Message() (out jetstream.Reply, err error) {
 	header := s.Header
