@@ -275,6 +275,66 @@ func TestAPeersReplyThatCannotBeSentAsCBOR(t *testing.T) {
 	}
 }
 
+// ended is the receipt of a hostile receiver, for a run that has ended with a changed reply.
+func (p *parcel) ended(status handoff.Status, change func(*envelope.Envelope)) handoff.Receipt {
+	p.t.Helper()
+	reply := p.task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"a hostile receiver"}`))
+	change(reply)
+	raw, err := reply.AppendJSON(nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	v := transfer.Verdict{
+		Handoff: status.Handoff, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: status.Run, Outcome: transfer.OutcomeEnded, Issued: time.Now(),
+	}
+	if v.Reply, err = reply.Hash(); err != nil {
+		p.t.Fatal(err)
+	}
+	out := handoff.Receipt{Handoff: status.Handoff, Entity: reviewer, Run: status.Run, Reply: raw}
+	if out.Verdict, err = v.Sign(p.paris1); err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+// The reply in a receipt that cannot be sent here ends the run here with an error, as one that is
+// relayed does.
+func TestAReceiptWhoseReplyCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		payload json.RawMessage
+		cbor    bool
+	}{
+		"too large":         {payload: mustJSON(map[string]string{"text": strings.Repeat("x", 64<<10)})},
+		"too large as CBOR": {payload: manyTenths(10_000), cbor: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newParcel(t, func(v *voyage) { v.berlin, v.cbor = inSmallMessages(t), tt.cbor })
+			p.write(2)
+			status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			receipt := p.ended(status, func(e *envelope.Envelope) { e.Payload = tt.payload })
+			for range 2 {
+				if _, err := p.office.Confirm(ctxFor(t), receipt, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			within(t, "the reply", p.heard.done)
+			if codeOf(p.heard.err) != envelope.CodeTooLarge {
+				t.Errorf("the caller hears %v", p.heard.err)
+			}
+			c := p.berlin.record(p.task)
+			equal(t, "status", c.Doc.Status, aaif.RunFailed)
+			if id, err := p.berlinKeys.Verify(parse(t, c.Mesh.Reply), time.Now()); err != nil || id.KID != "berlin-1" {
+				t.Errorf("signed by %q, %v", id.KID, err)
+			}
+		})
+	}
+}
+
 // The same holds for the reply that comes in a receipt.
 func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	t.Parallel()
@@ -283,25 +343,6 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	receipt := func(change func(*envelope.Envelope)) handoff.Receipt {
-		reply := p.task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"a hostile receiver"}`))
-		change(reply)
-		raw, err := reply.AppendJSON(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := transfer.Verdict{
-			Handoff: status.Handoff, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: status.Run, Outcome: transfer.OutcomeEnded, Issued: time.Now(),
-		}
-		if v.Reply, err = reply.Hash(); err != nil {
-			t.Fatal(err)
-		}
-		out := handoff.Receipt{Handoff: status.Handoff, Entity: reviewer, Run: status.Run, Reply: raw}
-		if out.Verdict, err = v.Sign(p.paris1); err != nil {
-			t.Fatal(err)
-		}
-		return out
 	}
 	for name, change := range map[string]func(*envelope.Envelope){
 		"a task": func(e *envelope.Envelope) {
@@ -313,11 +354,11 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 		"another correlation":        func(e *envelope.Envelope) { e.Corr = "somebody-elses-work" },
 		"requirements":               func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"stream":true}`) },
 	} {
-		if _, err := p.office.Confirm(ctxFor(t), receipt(change), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, transfer.ErrTokenState) {
+		if _, err := p.office.Confirm(ctxFor(t), p.ended(status, change), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, transfer.ErrTokenState) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	odd := receipt(func(e *envelope.Envelope) {
+	odd := p.ended(status, func(e *envelope.Envelope) {
 		e.ID, e.Extra = "answer.of-another-run", []envelope.Member{{Name: "approved_by", Value: json.RawMessage(`"human.ceo"`)}}
 	})
 	if _, err := p.office.Confirm(ctxFor(t), odd, mesh.ConfirmOptions{Signer: p.signer}); err != nil {

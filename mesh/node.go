@@ -152,7 +152,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n.bus = &bus.Bus{Subjects: subjects, Publish: n.sender.Publish}
 	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.Tracer}
-	exchange := platform.Config{Entity: cfg.Entity, Version: cfg.Version, Answers: n.answers}
+	exchange := platform.Config{Entity: cfg.Entity, Version: cfg.Version, Answers: n.answers, Sendable: func(size int) error { return n.sendable(size, 0) }}
 	if d := cfg.Durable; d != nil {
 		exchange.Name = d.Platform
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, Dead: d.Dead, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}

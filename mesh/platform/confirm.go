@@ -3,6 +3,7 @@ package platform
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -135,11 +137,8 @@ func (p *Platform) confirmed(ctx context.Context, c *state.Checkpoint, v transfe
 			out.tell = c.Terminal()
 			return out
 		}
-		if reply, out.err = p.fromReceipt(c, reply, signer, p.serverTime(ctx)); out.err != nil {
-			return out
-		}
 		ending := run.Ending{Target: clip.Text(v.Target, 128), Stream: c.Mesh.Stream}
-		if ending.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
+		if reply, ending.Reply, out.err = p.fromReceipt(c, reply, signer, p.serverTime(ctx)); out.err != nil {
 			return out
 		}
 		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError {
@@ -167,20 +166,29 @@ func endedWith(v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope,
 }
 
 // fromReceipt converts the terminal envelope of a receipt to the one that is stored here,
-// see [answers.Reader.FromPlatform].
-func (p *Platform) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
+// see [answers.Reader.FromPlatform], and encodes it for the record. If that one cannot be sent, it
+// is replaced by the error that says so: no later attempt could send it either.
+func (p *Platform) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, json.RawMessage, error) {
 	if !reply.Type.Terminal() {
-		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", transfer.ErrTokenState, reply.Type)
+		return nil, nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", transfer.ErrTokenState, reply.Type)
 	}
 	task, err := envelope.ParseStored(c.Mesh.Task)
 	if err != nil {
-		return nil, fmt.Errorf("the task in the run's record: %w", err)
+		return nil, nil, fmt.Errorf("the task in the run's record: %w", err)
 	}
 	out, err := p.cfg.Answers.FromPlatform(c.Mesh.Entity, task, reply, signer, now)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the reply in the receipt: %w", transfer.ErrTokenState, err)
+		return nil, nil, fmt.Errorf("%w: the reply in the receipt: %w", transfer.ErrTokenState, err)
 	}
-	return out, nil
+	raw, err := answers.Encode(out, c.Mesh.CBOR, p.cfg.Sendable)
+	if err == nil {
+		return out, raw, nil
+	}
+	if out, err = answers.Failed(c.Mesh.Entity, task, fault.ForPeer(err), signer); err != nil {
+		return nil, nil, err
+	}
+	raw, err = answers.Encode(out, c.Mesh.CBOR, p.cfg.Sendable)
+	return out, raw, err
 }
 
 // afterwards requeues the run or publishes its reply, after the record was written. It is

@@ -21,6 +21,9 @@ type Config struct {
 	Name    string         // this platform's name in transfers
 	Version string         // of the program, as exported documents state it
 	Answers answers.Reader // verifies what other platforms have signed
+
+	// Sendable fails with E_TOO_LARGE if a reply of size bytes does not fit a message.
+	Sendable func(size int) error
 }
 
 // New makes a platform. It does no I/O.

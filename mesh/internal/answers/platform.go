@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,7 +40,18 @@ func (r *Reader) FromPlatform(entity string, task, env *envelope.Envelope, signe
 	if identity.Signed && !strings.Contains(env.ID, ".") {
 		return env, nil
 	}
-	reply := task.Reply(env.Type, env.Payload)
+	return own(entity, task, env.Type, env.Payload, signer)
+}
+
+// Failed returns the reply that ends a task of entity's with an error, signed with the agent's key
+// (nil: unsigned).
+func Failed(entity string, task *envelope.Envelope, problem *envelope.Error, signer *sign.Signer) (*envelope.Envelope, error) {
+	return own(entity, task, envelope.TypeError, problem.Payload(), signer)
+}
+
+// own returns a reply to a task of entity's that is made here.
+func own(entity string, task *envelope.Envelope, kind envelope.Type, payload json.RawMessage, signer *sign.Signer) (*envelope.Envelope, error) {
+	reply := task.Reply(kind, payload)
 	reply.From = entity
 	if signer == nil {
 		return reply, nil
