@@ -78,10 +78,11 @@ func IsDelegated(err error) bool { return errors.Is(err, errDelegated) }
 // and the task is queued from there, so a crash neither loses nor duplicates it. The
 // receiver gets the rest of the sender's timeout.
 //
-// In three cases Delegate calls the receiver instead, and returns the receiver's answer as
+// In four cases Delegate calls the receiver instead, and returns the receiver's answer as
 // this agent's own: the receiver does not support delegation (a person, or an agent that
-// does not speak the extension), the task came as plain text, or the sender forbids
-// delegation (requires.handoff: false). A durable run that waits for a person is parked.
+// does not speak the extension), the task came as plain text, the sender forbids
+// delegation (requires.handoff: false), or the run was transferred here from another platform,
+// whose sender would not believe the receiver. A durable run that waits for a person is parked.
 // When the answer is stored, the run's handler starts again and calls Delegate again.
 //
 // Delegate fails with E_TREE_LIMIT if the receiver had the task before, or if the task was
@@ -181,7 +182,7 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 	switch {
 	case asked != nil && !silent:
 		return false, false, asked
-	case t.ask || t.mustAnswerItself:
+	case t.ask || t.mustAnswerItself || t.transferredHere():
 		return false, speaks, nil
 	case asked != nil && t.run == nil:
 		return false, false, asked
@@ -201,6 +202,15 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 		err = asked // the worker was busy
 	}
 	return durable, durable || speaks, err
+}
+
+// transferredHere reports whether the task's run was transferred here from another platform.
+func (t *Task) transferredHere() bool {
+	if t.run == nil {
+		return false
+	}
+	c := t.run.checkpoint()
+	return c != nil && c.Mesh.TransferredHere()
 }
 
 // askPatience is how long extensionsOf waits for the answer to aee.spec.query.

@@ -104,11 +104,16 @@ type Mesh struct {
 	More jsontext.Value `json:",embed"`
 }
 
+// TransferredHere reports whether another platform has transferred the run to this one. The
+// replies of such a run reach the task's sender only through that platform, which believes those
+// of the run's own entity.
+func (m *Mesh) TransferredHere() bool { return m.Parent != nil && m.Parent.Kind == "migration" }
+
 // Vouched returns the platform that vouches for the sender of the run's task, "" if none
 // has to: the run came from that platform, and no key that is known here proves the
 // sender. Such a run is treated like one of an unsigned task.
 func (m *Mesh) Vouched() string {
-	if m.KeyID == "" && m.Parent != nil && m.Parent.Kind == "migration" {
+	if m.KeyID == "" && m.TransferredHere() {
 		return m.Parent.Platform
 	}
 	return ""

@@ -73,7 +73,7 @@ func (o *Order) RunID(entity string) string {
 // MayReach reports whether the order is meant for the mesh that has this run; c may be
 // nil.
 func (o *Order) MayReach(c *state.Checkpoint) bool {
-	return !o.Unbound || c != nil && c.Mesh.Parent != nil && c.Mesh.Parent.Kind == "migration"
+	return !o.Unbound || c != nil && c.Mesh.TransferredHere()
 }
 
 // Forwarded returns the command for the agent that the task was delegated to, nil if that agent
