@@ -258,18 +258,17 @@ func printAsks(a *session.App, asks []*mesh.PersonTask, wanted []mesh.PersonTask
 		}
 		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), term.Ago(k.Stored), left(k)})
 	}
-	if a.Term.JSON {
-		return nil
-	}
-	if len(rows) == 0 {
+	switch {
+	case a.Term.JSON:
+	case len(rows) == 0:
 		a.Term.Say("nothing is asked of %s", cmp.Or(person, "anybody"))
-		return nil
+	default:
+		a.Term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
 	}
-	a.Term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
 	if more > 0 {
 		a.Term.Say("%d more: --limit 0 shows all", more)
 	}
-	if waiting > 0 {
+	if waiting > 0 && !a.Term.JSON {
 		a.Term.Hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
 	}
 	return nil

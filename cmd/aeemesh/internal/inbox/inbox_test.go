@@ -1,11 +1,14 @@
 package inbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -71,6 +74,28 @@ func TestTimeLeftDependsOnTheState(t *testing.T) {
 	} {
 		if got := left(&c.task); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// An inbox that --limit has cut is reported on stderr, with --json too.
+func TestAnInboxThatIsCutSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, inJSON := range []bool{false, true} {
+		for limit, want := range map[int]string{0: "", 1: "1 more: --limit 0 shows all\n", 2: ""} {
+			var out, words bytes.Buffer
+			a := &session.App{Term: term.New(&out, &words, func(string) string { return "" })}
+			a.Term.JSON = inJSON
+			asks := []*mesh.PersonTask{
+				{State: mesh.AskAnswered, Answer: &envelope.Envelope{}, Task: &envelope.Envelope{ID: "task-0001", To: "human.ada", Payload: json.RawMessage(`{}`)}},
+				{State: mesh.AskAnswered, Answer: &envelope.Envelope{}, Task: &envelope.Envelope{ID: "task-0002", To: "human.ada", Payload: json.RawMessage(`{}`)}},
+			}
+			if err := printAsks(a, asks, nil, "human.ada", limit); err != nil {
+				t.Fatal(err)
+			}
+			if words.String() != want {
+				t.Errorf("json %t, limit %d: stderr %q, want %q", inJSON, limit, words.String(), want)
+			}
 		}
 	}
 }

@@ -65,7 +65,7 @@ func ListCommand(a *session.App) *cobra.Command {
 		Short: "List runs, the latest first",
 		Example: `  aeemesh runs list
   aeemesh runs list --entity agent.reviewer --status running,awaiting_approval
-  aeemesh runs list --json | jq -r 'select(.status == "failed") | .run'
+  aeemesh runs list --limit 0 --json | jq -r 'select(.status == "failed") | .run'
 
   # with the nats CLI:
   nats kv ls aee_state`,
@@ -158,7 +158,7 @@ func printRuns(a *session.App, list []summary, more bool) error {
 		return []string{ShortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
 			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)}
 	})
-	if more && !a.Term.JSON {
+	if more {
 		a.Term.Say("there are more: --limit 0 shows all")
 	}
 	return err
