@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/tree"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // TreeFlags are the flags of "tree".
@@ -158,22 +160,39 @@ func (r *treeReader) tree(now time.Time) *tree.Tree {
 	return t
 }
 
-// once draws what is currently known.
+// once draws what is currently known. If a part cannot be read, once draws the others and fails,
+// unless the user lacks the permission to read that part, or there is no store of it.
 func (r *treeReader) once(ctx context.Context) error {
 	missing := r.stored(ctx)
+	var err error
 	if missing == nil {
 		r.locate(ctx)
-		if err := r.replay(ctx); err != nil {
-			return err
-		}
+		err = r.replay(ctx)
 	}
-	if err := r.records(ctx); err != nil {
-		r.app.Term.Warn("runs and answers of durable tasks cannot be read: %s", outcome.Text(err))
+	var unread error
+	if err == nil {
+		unread = r.records(ctx)
+	}
+	switch over := ctx.Err(); {
+	case over != nil:
+		return outcome.Stopped(over, "stopped reading the tree")
+	case err != nil:
+		return err
+	case failed(unread):
+		unread = fmt.Errorf("runs and answers of durable tasks cannot be read: %w", unread)
+	case unread != nil:
+		r.app.Term.Warn("runs and answers of durable tasks cannot be read: %s", outcome.Text(unread))
+		unread = nil
+	}
+	if unread == nil && failed(missing) && !jetstream.Off(missing) {
+		unread = fmt.Errorf("events cannot be read: %w", missing)
 	}
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && errors.Is(missing, jetstream.ErrDenied):
 		return outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing)
+	case t == nil && unread != nil && !jetstream.Off(missing):
+		return unread
 	case t == nil && missing != nil:
 		return outcome.Hinted(outcome.NotFound("no task, event or run of %s was found: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
 	case t == nil:
@@ -186,7 +205,13 @@ func (r *treeReader) once(ctx context.Context) error {
 	if r.root != "" && r.root == r.wanted && r.app.Term.Words.TTY {
 		r.app.Term.Note("this is a part of corr %s, if that has more", term.Printable(r.corr))
 	}
-	return nil
+	return unread
+}
+
+// failed reports whether a read has failed: its error is neither that the user lacks the permission nor
+// that there is nothing to read.
+func failed(err error) bool {
+	return err != nil && !errors.Is(err, jetstream.ErrDenied) && !errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, state.ErrNotFound)
 }
 
 // print prints the tree in the requested form.

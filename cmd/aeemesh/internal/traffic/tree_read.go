@@ -41,10 +41,16 @@ func (r *treeReader) stored(ctx context.Context) error {
 		return err
 	}
 	if plan[0].Action == jetstream.ActionCreate {
-		return fmt.Errorf("there is no stream %s", plan[0].Name)
+		return noStream(plan[0].Name)
 	}
 	return nil
 }
+
+// noStream is the error of a stream that does not exist.
+type noStream string
+
+func (s noStream) Error() string        { return "there is no stream " + string(s) }
+func (s noStream) Is(target error) bool { return target == jetstream.ErrNotFound }
 
 // clockSlack is how much the clock of a sender that made an id may be ahead of
 // the server's.
