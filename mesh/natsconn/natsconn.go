@@ -91,18 +91,23 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 		ctx, cancel = context.WithTimeout(ctx, c.Wait)
 		defer cancel()
 	}
+	var last error // of the attempt before
 	for attempt := 0; ; attempt++ {
-		conn, err := nats.Connect(c.URL, opts...)
+		conn, err := c.dial(ctx, opts)
 		if err == nil {
 			server := conn.ConnectedUrlRedacted()
 			at.CompareAndSwap(nil, &server) // unless it has reconnected already
 			c.tell(Status{State: "connected", URL: server})
 			return conn, nil
 		}
-		if permanent(err) {
+		if errors.Is(err, errUnanswered) && last != nil {
+			err = last // it says more
+		}
+		if permanent(err) || ctx.Err() != nil {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), c.hinted(err))
 		}
 		c.tell(Status{State: "error", URL: redacted(c.URL), Err: err})
+		last = err
 		timer := time.NewTimer(redial(attempt))
 		select {
 		case <-timer.C:
@@ -110,6 +115,38 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 			timer.Stop()
 			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), c.hinted(err))
 		}
+	}
+}
+
+// errUnanswered is wrapped by the error of an attempt to connect that ctx ended.
+var errUnanswered = errors.New("no server has answered")
+
+// dial makes one attempt to connect, until ctx ends. nats.go knows no context: it looks up the names
+// of the servers without a bound, and gives each server two seconds to answer, one after the other. So
+// an attempt that ctx ends goes on by itself; if it connects after all, it is closed. A shorter
+// [nats.Timeout] would be one of every later attempt to reconnect, too.
+func (c Config) dial(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
+	type attempt struct {
+		conn *nats.Conn
+		err  error
+	}
+	done := make(chan attempt)
+	go func() {
+		conn, err := nats.Connect(c.URL, opts...)
+		select {
+		case done <- attempt{conn, err}:
+		case <-ctx.Done():
+			if err == nil {
+				conn.SetClosedHandler(nil) // the caller knows of no connection
+				conn.Close()
+			}
+		}
+	}()
+	select {
+	case a := <-done:
+		return a.conn, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
 	}
 }
 
