@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
@@ -66,13 +68,17 @@ func openOut(a *session.App, ctx context.Context, s *session.Session, name strin
 	return &outFile{a: a, name: name, temp: f}, nil
 }
 
-// write writes the whole content.
+// write writes the whole content; on standard output with --json as one line that is safe to print.
 func (o *outFile) write(ctx context.Context, data []byte) error {
 	switch {
 	case o.store != nil:
 		_, err := o.store.PutBytes(ctx, o.name, data)
 		return err
 	case o.temp == nil:
+		if o.a.Term.JSON {
+			data = plain.JSON(term.Compact(data))
+		}
+		data = bytes.TrimSuffix(data, []byte("\n"))
 		return o.a.Term.Bytes(append(data[:len(data):len(data)], '\n'))
 	}
 	_, err := o.temp.Write(data)

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -28,6 +30,33 @@ func TestAnImportThatIsCutOffMayBeGivenAgain(t *testing.T) {
 	}
 	if got := outcome.Hint(transferFailed(transfer.ErrTokenUsed)); !strings.Contains(got, "handoff list") {
 		t.Errorf("a used token: hint %q", got)
+	}
+}
+
+// A run or a receipt on standard output is one line with --json, and nothing in it controls a
+// terminal. Without --json it is what a file would have, with one newline at its end.
+func TestARunOnStandardOutputIsOneLineOfJSON(t *testing.T) {
+	t.Parallel()
+	const content = "{\n  \"said\": \"a\u202eb\u009bc <d>\"\n}"
+	for name, c := range map[string]struct {
+		json bool
+		want string
+	}{
+		"":       {false, content + "\n"},
+		"--json": {true, `{"said":"a\u202eb\u009bc <d>"}` + "\n"},
+	} {
+		for _, data := range []string{content, content + "\n"} {
+			var out, words bytes.Buffer
+			a := &session.App{Term: term.New(&out, &words, func(string) string { return "" })}
+			a.Term.JSON = c.json
+			to, err := openOut(a, t.Context(), nil, "-")
+			if err == nil {
+				err = to.write(t.Context(), []byte(data))
+			}
+			if err != nil || out.String() != c.want || words.String() != "" {
+				t.Errorf("%s: %v, %q, want %q; %s", name, err, out.String(), c.want, words.String())
+			}
+		}
 	}
 }
 
