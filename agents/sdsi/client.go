@@ -246,7 +246,8 @@ type ExchangeOptions struct {
 	// Durable sends the task over the durable lane.
 	Durable bool
 	// Refill, if set, makes a payload for the current version if the agent does not know the
-	// payload's version. Default: the same values, if their keys have not changed.
+	// payload's version. Its NoUpdates is set if the first payload's was. Default: the same payload,
+	// if its keys have not changed.
 	Refill func(context.Context, *template.Template) (template.Payload, error)
 }
 

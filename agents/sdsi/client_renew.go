@@ -33,9 +33,12 @@ func (c *Client) renewed(ctx context.Context, entity string, p template.Payload,
 		return p, false
 	case o.Refill != nil:
 		again, err := o.Refill(ctx, now)
+		again.NoUpdates = again.NoUpdates || p.NoUpdates
 		return again, err == nil
 	}
-	return template.Payload{SchemaID: now.SchemaID, Payload: p.Payload}, sameMeaning(p.Payload, old, now)
+	again := p
+	again.SchemaID = now.SchemaID
+	return again, sameMeaning(p.Payload, old, now)
 }
 
 // filledIn returns the remembered template with a schema_id, and the request that it answers.

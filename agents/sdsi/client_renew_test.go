@@ -49,19 +49,21 @@ func (c *changing) use(r *rig, desk *sdsi.Desk, h mesh.HandlerFunc) {
 }
 
 // An exchange succeeds although the agent has replaced the payload's version: it is repeated once,
-// if the keys mean the same or the caller fills in again.
+// if the keys mean the same or the caller fills in again. What the client refuses stays refused, and
+// values that are sent again keep their words.
 func TestAnExchangeRenewsItsTemplate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		payload string
 		refill  func(context.Context, *template.Template) (template.Payload, error)
 		want    string // in the result; "": E_NOT_FOUND
+		words   string // of stop_from, in the payload that the agent gets
 	}{
-		"keys that mean the same": {`{"stop_from":"Harbour"}`, nil, `"stop_from":"Harbour"`},
-		"a key that has changed":  {`{"stop_from":"Harbour","zone_count":2}`, nil, ``},
+		"keys that mean the same": {`{"stop_from":"Harbour"}`, nil, `"stop_from":"Harbour"`, "from the harbour"},
+		"a key that has changed":  {`{"stop_from":"Harbour","zone_count":2}`, nil, ``, ``},
 		"the caller fills in": {`{"stop_from":"Harbour","zone_count":2}`, func(_ context.Context, now *template.Template) (template.Payload, error) {
 			return template.Payload{SchemaID: now.SchemaID, Payload: json.RawMessage(`{"stop_from":"Museum"}`)}, nil
-		}, `"stop_from":"Museum"`},
+		}, `"stop_from":"Museum"`, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,8 +75,13 @@ func TestAnExchangeRenewsItsTemplate(t *testing.T) {
 			}
 			next := tram(t, "tram_v2")
 			next.Key("zone_count").Description = "How many zones beyond the first."
-			agent.use(r, r.desk(sdsi.DeskConfig{}, next), sells)
-			out, err := client.Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(c.payload)}, sdsi.ExchangeOptions{Refill: c.refill})
+			received := make(chan json.RawMessage, 1)
+			agent.use(r, r.desk(sdsi.DeskConfig{}, next), func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
+				received <- t.Envelope.Payload
+				return sells(ctx, t)
+			})
+			first := template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(c.payload), Fragments: map[string]string{"stop_from": "from the harbour"}, NoUpdates: true}
+			out, err := client.Exchange(t.Context(), trams, first, sdsi.ExchangeOptions{Refill: c.refill})
 			switch {
 			case c.want == "" && code(err) != envelope.CodeNotFound:
 				t.Errorf("%v", err)
@@ -83,6 +90,10 @@ func TestAnExchangeRenewsItsTemplate(t *testing.T) {
 				t.Error(err)
 			default:
 				contains(t, "the result", string(out.Envelope.Payload), c.want)
+				raw := natstest.Within(t, "the payload", received)
+				if got, err := template.ParsePayload(raw); err != nil || !got.NoUpdates || got.Fragments["stop_from"] != c.words {
+					t.Errorf("the agent gets %s, %v", raw, err)
+				}
 			}
 		})
 	}
