@@ -182,7 +182,7 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 		_ = json.Unmarshal(sent.Payload, &values) // Check has read it
 		for name, value := range values {
 			k, state := l.view.Key(name, l.client)
-			if state == "" {
+			if state == "" || string(value) == "null" && k.Type != template.Null { // null counts as absent
 				continue
 			}
 			seen.Keys = append(seen.Keys, evolve.Use{Key: name, WrongType: wrongType[name]})
@@ -240,7 +240,7 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 }
 
 // news removes the patches of keys that the payload has, and of deprecated keys: a client gets
-// these when it requests the template.
+// these when it requests the template. A client that sends null for a key knows the key.
 func news(patches []template.Patch, sent *template.Payload) []template.Patch {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(sent.Payload, &members) // Check has read it

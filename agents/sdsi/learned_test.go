@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,17 @@ func (h has) View(context.Context, string, sdsi.Sender) (v *evolve.View, cohort,
 func (h has) Observe(string, sdsi.Sender, sdsi.Seen) <-chan struct{} { return nil }
 func (h has) Told(string, sdsi.Sender, []string)                     {}
 
+// notes is a learner with a fixed view that keeps what it is told of payloads.
+type notes struct {
+	has
+	seen chan sdsi.Seen
+}
+
+func (n notes) Observe(_ string, _ sdsi.Sender, seen sdsi.Seen) <-chan struct{} {
+	n.seen <- seen
+	return nil
+}
+
 // wished puts a key on trial that two clients have wished for.
 func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, vector []float32, now time.Time) {
 	t.Helper()
@@ -33,8 +45,11 @@ func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, v
 	}
 	for _, c := range p.Ripe(now) {
 		k := template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}
-		if strings.HasSuffix(name, "_count") {
+		switch {
+		case strings.HasSuffix(name, "_count"):
 			k.Type, k.Description = template.Integer, "How many?"
+		case strings.HasSuffix(name, "_null"):
+			k.Type = template.Null
 		}
 		if err := p.Propose(c.ID, k, tpl, "", now); err != nil {
 			t.Fatal(err)
@@ -67,6 +82,7 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 		`{"stop_from":"Museum","other":"a kayak","window_seat":true}`:                     "quiet_cabin",
 		`{"stop_from":"Museum","other":"a kayak","window_seat":true,"quiet_cabin":false}`: "",
 		`{"stop_from":"Museum"}`:                                                          "",
+		`{"stop_from":"Museum","other":"a kayak","window_seat":null}`:                     "quiet_cabin", // the client knows the key
 	} {
 		var result struct {
 			Suggestion *struct {
@@ -86,6 +102,31 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 		if strings.Join(names, " ") != want || (result.Suggestion == nil) != (want == "") {
 			t.Errorf("%s: %s, want %s", payload, got, want)
 		}
+	}
+}
+
+// A client that sends all optional keys, as null if it has no value, uses none of them: null counts
+// as absent, except for a key whose type it is.
+func TestNullIsNoUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl := tram(t, "tram_v1")
+	wished(t, p, tpl, "window_seat", []float32{1, 0, 0}, time.Now())
+	wished(t, p, tpl, "suitcase_count", []float32{0, 1, 0}, time.Now())
+	wished(t, p, tpl, "no_null", []float32{0, 0, 1}, time.Now())
+	learner := notes{has{p.View()}, make(chan sdsi.Seen, 1)}
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(learner)
+	r.serve(desk, sells, nil)
+	r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":null,"suitcase_count":2,"no_null":null},"fragments":{"window_seat":"no"}}`)
+	got := natstest.Within(t, "the payload", learner.seen)
+	slices.SortFunc(got.Keys, func(a, b evolve.Use) int { return strings.Compare(a.Key, b.Key) })
+	if want := []evolve.Use{{Key: "no_null"}, {Key: "suitcase_count"}}; !slices.Equal(got.Keys, want) || len(got.Fragments) != 0 {
+		t.Errorf("%+v, want the uses %+v", got, want)
 	}
 }
 
