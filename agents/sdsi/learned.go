@@ -42,8 +42,8 @@ type Seen struct {
 	Others  []string // the texts of "other"
 	Keys    []evolve.Use
 	Refused bool
-	// Values and Fragments have the payload's values of keys on trial, and the words from which the
-	// client has made them.
+	// Values and Fragments have the payload's values of learned keys that clients get, and the words
+	// from which the client has made them.
 	Values    map[string]json.RawMessage
 	Fragments map[string]string
 }
@@ -186,7 +186,7 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 				continue
 			}
 			seen.Keys = append(seen.Keys, evolve.Use{Key: name, WrongType: wrongType[name]})
-			if fragment := sent.Fragments[name]; fragment != "" && k.Experimental && !wrongType[name] && !seen.Refused {
+			if fragment := sent.Fragments[name]; fragment != "" && state != evolve.Withdrawn && !wrongType[name] && !seen.Refused {
 				if seen.Fragments == nil {
 					seen.Values, seen.Fragments = map[string]json.RawMessage{}, map[string]string{}
 				}

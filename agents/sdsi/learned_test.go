@@ -3,7 +3,10 @@ package sdsi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +130,55 @@ func TestNullIsNoUse(t *testing.T) {
 	slices.SortFunc(got.Keys, func(a, b evolve.Use) int { return strings.Compare(a.Key, b.Key) })
 	if want := []evolve.Use{{Key: "no_null"}, {Key: "suitcase_count"}}; !slices.Equal(got.Keys, want) || len(got.Fragments) != 0 {
 		t.Errorf("%+v, want the uses %+v", got, want)
+	}
+}
+
+// The accuracy of a key is assessed as long as clients get the key (SDSI 6.2.3), and no longer: its
+// values are passed on with the client's words, whether it is on trial, stable or deprecated.
+func TestValuesOfEveryAdvertisedKeyArePassedOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl, now := tram(t, "tram_v1"), time.Now()
+	add := func(i int, name string, at time.Time) {
+		v := make([]float32, 4)
+		v[i] = 1
+		wished(t, p, tpl, name, v, at)
+	}
+	then := now.Add(-16 * 24 * time.Hour)
+	add(0, "window_seat", then)
+	add(1, "red_balloon", then)
+	if err := errors.Join(p.Vouch("window_seat", "human.ops", then), p.Reject("red_balloon", "human.ops", "", then)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		p.Observe(evolve.Observation{Client: evolve.Client(fmt.Sprint(i)), Keys: []evolve.Use{{Key: "window_seat"}}}, then.Add(time.Hour))
+	}
+	p.Advance(then.Add(8 * 24 * time.Hour))
+	add(2, "quiet_cabin", now)
+	add(3, "suitcase_count", now)
+	if err := p.Reject("suitcase_count", "human.ops", "", now); err != nil {
+		t.Fatal(err)
+	}
+	p.Advance(now)
+	for key, want := range map[string]evolve.State{"window_seat": evolve.Stable, "red_balloon": evolve.Withdrawn, "quiet_cabin": evolve.Experimental, "suitcase_count": evolve.Deprecated} {
+		if _, state := p.View().Key(key, "x"); state != want {
+			t.Fatalf("%s is %s", key, state)
+		}
+	}
+	learner := notes{has{p.View()}, make(chan sdsi.Seen, 1)}
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(learner)
+	r.serve(desk, sells, nil)
+	r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true,"red_balloon":true,"quiet_cabin":true,"suitcase_count":2},
+		"fragments":{"stop_from":"the museum","window_seat":"a window seat","red_balloon":"a balloon","quiet_cabin":"a quiet one","suitcase_count":"two"}}`)
+	got := natstest.Within(t, "the payload", learner.seen)
+	want := map[string]string{"window_seat": "a window seat", "quiet_cabin": "a quiet one", "suitcase_count": "two"}
+	if !maps.Equal(got.Fragments, want) || len(got.Values) != len(want) {
+		t.Errorf("%+v, want the words %v", got, want)
 	}
 }
 

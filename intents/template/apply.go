@@ -39,7 +39,8 @@ func (t *Template) Apply(patches ...Patch) (*Template, error) {
 		r.add("/parent_schema_id", "parent", "apply it to the template that it was made for",
 			"the patch is for %s and the template is %s", quoted(all.ParentSchemaID), quoted(t.SchemaID))
 	}
-	for _, k := range all.NewKeys {
+	for i, k := range all.NewKeys { // all has its own list
+		all.NewKeys[i].Learned = true
 		if t.Key(k.Name) != nil {
 			r.add(at("/new_keys", k.Name), "additive", "refine the key, or choose another name", "the template has the key %s already", quoted(k.Name))
 		}

@@ -345,11 +345,11 @@ func (f *filling) missing(have []Mapped) (out []Key) {
 	return out
 }
 
-// Evidence returns the fragments of the keys that are on trial, for [Payload].Fragments.
+// Evidence returns the fragments of learned keys and of keys on trial, for [Payload].Fragments.
 func (m *Mapping) Evidence(t *Template) map[string]string {
 	var out map[string]string
 	for _, one := range m.Keys {
-		if k := t.Key(one.Key); k != nil && k.Experimental {
+		if k := t.Key(one.Key); k != nil && (k.Learned || k.Experimental) {
 			if out == nil {
 				out = map[string]string{}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,33 @@ func TestFillSaysWhatIsMissing(t *testing.T) {
 	m.Add(more)
 	if len(m.Missing) != 0 || string(m.Payload) != `{"zone_count":2,"stop_from":"Harbour"}` {
 		t.Errorf("%+v, %s", m, m.Payload)
+	}
+}
+
+// The agent assesses learned keys as long as they exist, so it gets the words of their values, also
+// of stable ones. The words of other keys do not concern it.
+func TestEvidenceIsOfLearnedKeys(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2031, 5, 4, 9, 30, 0, 0, time.UTC)
+	patch := template.Patch{PatchID: "p1", ParentSchemaID: "tram_ticket_v1", Timestamp: now, Expires: now.Add(time.Hour), NewKeys: []template.Key{
+		{Name: "window_seat", Type: template.Boolean, Description: "Whether a seat at the window is wanted."},
+		{Name: "quiet_cabin", Type: template.Boolean, Description: "Whether it must be quiet.", Experimental: true}}}
+	own := parse(t, tram)
+	tpl, err := own.Apply(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl, _ = tpl.In("de")
+	m := &template.Mapping{Keys: []template.Mapped{{Key: "stop_from", Fragment: "from the harbour"}, {Key: "window_seat", Fragment: "a window seat"}, {Key: "quiet_cabin", Fragment: "a quiet one"}}}
+	if got, want := m.Evidence(tpl), map[string]string{"window_seat": "a window seat", "quiet_cabin": "a quiet one"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	raw, err := json.Marshal(tpl)
+	if err != nil || strings.Contains(strings.ToLower(string(raw)), `"learned"`) {
+		t.Errorf("on the wire: %s, %v", raw, err)
+	}
+	if patch.NewKeys[0].Learned || own.Hash() != parse(t, tram).Hash() {
+		t.Error("Apply has changed its arguments")
 	}
 }
 

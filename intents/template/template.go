@@ -52,6 +52,8 @@ type Key struct {
 	Experimental bool `json:"experimental,omitempty"`
 	// Deprecated marks a key that will be withdrawn.
 	Deprecated bool `json:"deprecated,omitempty"`
+	// Learned marks a key that a patch has added: [Template.Apply] sets it. It is not on the wire.
+	Learned bool `json:"-"`
 }
 
 // A Type is a key_type: one of the seven types of JSON Schema.
@@ -72,7 +74,7 @@ const (
 type Payload struct {
 	SchemaID string          `json:"schema_id"`
 	Payload  json.RawMessage `json:"payload"`
-	// Fragments are, by key, the client's words from which it made the values of keys on trial.
+	// Fragments are, by key, the client's words from which it made the values of learned keys.
 	// They show the agent how well clients understand a key. See [Mapping.Evidence].
 	Fragments map[string]string `json:"fragments,omitempty"`
 	// NoUpdates asks the agent to learn nothing from this payload, and to send no

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
@@ -139,6 +141,62 @@ func TestABusyClientTakesNoJudgementFromOthers(t *testing.T) {
 	}
 	stop()
 	natstest.Within(t, "the end", ended)
+}
+
+// The values of a stable key are judged as long as the key exists, so a model is called for some of
+// a day's values only.
+func TestOfAStableKeyASampleIsJudged(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	r := newRig(t)
+	var judged atomic.Int32
+	change := func(cfg *learn.Config) {
+		cfg.Judge = func(context.Context, learn.Judgement) (bool, bool, error) {
+			judged.Add(1)
+			return true, true, nil
+		}
+	}
+	learnsWindowSeat(t, r.learner(change))
+	raw, revision, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := evolve.Open(raw)
+	if err == nil {
+		err = p.Vouch("window_seat", "human.ops", r.clock())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		p.Observe(evolve.Observation{Client: evolve.Client(fmt.Sprint(i)), Keys: []evolve.Use{{Key: "window_seat"}}}, r.clock())
+	}
+	r.pass(8 * 24 * time.Hour)
+	p.Advance(r.clock())
+	if keys := p.Keys(r.clock()); keys[0].State != evolve.Stable {
+		t.Fatalf("%+v", keys)
+	}
+	if raw, err = p.Encode(r.clock()); err == nil {
+		_, err = r.pools.Swap(t.Context(), ferries, "ferry_booking", raw, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.learner(change)
+	l.View(t.Context(), "ferry_booking", client(0))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	for i := range learn.JudgedADay + 20 {
+		wait(t, l.Observe("ferry_booking", client(i), sdsi.Seen{ID: fmt.Sprint("use", i), Keys: []evolve.Use{{Key: "window_seat"}},
+			Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": "a window seat"}}))
+	}
+	natstest.Eventually(t, "the judgements", func() bool { return r.stored("").Keys(r.clock())[0].Metrics.Judged >= learn.JudgedADay })
+	stop()
+	natstest.Within(t, "the end", ended)
+	if n := judged.Load(); n != learn.JudgedADay {
+		t.Errorf("%d values were judged", n)
+	}
 }
 
 // A sender without a signature belongs to no cohort, whatever name it claims.

@@ -120,9 +120,8 @@ type judging struct {
 	Judgement
 }
 
-// judge lets a model judge values of keys on trial, up to a bound, because a sample is enough. A
-// client that sends very many values neither displaces the values of others nor costs more calls
-// of a model.
+// judge lets a model judge values, up to a bound, because a sample is enough. A client that sends
+// very many values neither displaces the values of others nor costs more calls of a model.
 func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) {
 	if len(seen.Fragments) == 0 {
 		return
@@ -134,7 +133,7 @@ func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen
 	}
 	for name, fragment := range seen.Fragments {
 		k, _ := p.view.Key(name, client)
-		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && p.sampled(name, client) {
+		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && p.sampled(k, client) {
 			select {
 			case l.judging <- judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}}:
 			default:
@@ -143,11 +142,19 @@ func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen
 	}
 }
 
-// maxSamplers bounds the keys whose values a pool samples. It is more than the pool has on trial.
+// maxSamplers bounds the keys whose values a pool samples. It is more than the pool has keys.
 const maxSamplers = 256
 
+// JudgedADay is how many values of a key a worker lets judge on a day, after the key's trial. Keys
+// on trial have no such bound, because they end soon.
+const JudgedADay = 100
+
 // sampled reports whether a value of a client is to be judged; p.mu is held.
-func (p *pool) sampled(key, client string) bool {
+func (p *pool) sampled(k template.Key, client string) bool {
+	key, most := k.Name, JudgedADay
+	if k.Experimental {
+		most = 0
+	}
 	s := p.samplers[key]
 	if s == nil {
 		if s = (&evolve.Sampler{}); p.samplers == nil || len(p.samplers) >= maxSamplers {
@@ -155,7 +162,7 @@ func (p *pool) sampled(key, client string) bool {
 		}
 		p.samplers[key] = s
 	}
-	return s.Take(client, p.learner.cfg.Now())
+	return s.Take(client, most, p.learner.cfg.Now())
 }
 
 func (l *Learner) judgeAll(ctx context.Context) {

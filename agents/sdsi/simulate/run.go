@@ -57,6 +57,7 @@ type simulation struct {
 	// last.
 	attackers []attacker
 	spotted   uint64
+	samplers  map[string]*evolve.Sampler // of the values to judge, by key
 }
 
 // client is a simulated client's knowledge.
@@ -83,7 +84,7 @@ func Run(ctx context.Context, cfg Config, traffic Traffic, gen *Generator) (*Rep
 	}
 	cfg.Careless = cmp.Or(cfg.Careless, 0.02)
 	s := &simulation{cfg: cfg, spotted: 1, random: rand.New(rand.NewPCG(6, 2)), clients: map[string]*client{}, report: &Report{Limits: cfg.Learn.Rules, LastKey: -1},
-		matches: map[matchKey]bool{}, examples: map[string][][]float32{}, vectors: map[string][]float32{}, keys: map[string]*Key{}}
+		matches: map[matchKey]bool{}, examples: map[string][][]float32{}, vectors: map[string][]float32{}, keys: map[string]*Key{}, samplers: map[string]*evolve.Sampler{}}
 	if s.pool, err = evolve.New(cfg.Learn.Rules, cfg.Learn.Embedder.Name()); err != nil {
 		return nil, err
 	}
@@ -215,7 +216,7 @@ func (s *simulation) request(ctx context.Context, r Request) error {
 			continue
 		}
 		o.Keys = append(o.Keys, evolve.Use{Key: key.Name})
-		if key.Experimental {
+		if key.Experimental || s.sampled(key.Name, c.id) {
 			aligned, sure, err := s.cfg.Learn.Judge(ctx, learn.Judgement{Key: *key, Value: valueOf(key, words), Fragment: words})
 			if err != nil {
 				return err
@@ -238,6 +239,14 @@ func (s *simulation) count(r *Request, f func(*Tally)) {
 		return
 	}
 	f(&s.today.Tally)
+}
+
+// sampled reports whether a value of a key after its trial is judged.
+func (s *simulation) sampled(key, client string) bool {
+	if s.samplers[key] == nil {
+		s.samplers[key] = &evolve.Sampler{}
+	}
+	return s.samplers[key].Take(client, learn.JudgedADay, s.now)
 }
 
 // tell gives a client the current keys.

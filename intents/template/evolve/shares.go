@@ -35,8 +35,12 @@ func (c *Config) payloadLimit() limit { return limit{least: c.MinPayloads, part:
 // them: from no client many more than from the others. It is not safe for concurrent use.
 type Sampler struct{ values shares }
 
-// Take reports whether a value of a client is in the sample.
-func (s *Sampler) Take(client string, now time.Time) bool {
+// Take reports whether a value of a client is in the sample, which has at most most values of a day;
+// 0: any number.
+func (s *Sampler) Take(client string, most int, now time.Time) bool {
+	if most > 0 && s.values.Day == dayOf(now) && s.values.N >= most {
+		return false
+	}
 	return s.values.take(client, valueLimit, now)
 }
 

@@ -103,6 +103,29 @@ func TestSharesFollowTheBusiest(t *testing.T) {
 	}
 }
 
+// A bounded sample takes no more values on a day, from however many clients.
+func TestASampleIsBounded(t *testing.T) {
+	t.Parallel()
+	s := Sampler{}
+	for d := range 2 {
+		taken := 0
+		for i := range 1000 {
+			if s.Take(fmt.Sprint("c", i%300), 100, start.Add(time.Duration(d)*day)) {
+				taken++
+			}
+		}
+		if taken != 100 {
+			t.Errorf("day %d: %d values", d, taken)
+		}
+	}
+	all := Sampler{}
+	for i := range 1000 {
+		if !all.Take(fmt.Sprint("c", i), 0, start) {
+			t.Fatalf("without a bound value %d is not taken", i)
+		}
+	}
+}
+
 // A name that differs only in a plural, or in the order of its words, means the same key.
 func TestAPluralRefines(t *testing.T) {
 	t.Parallel()
