@@ -46,8 +46,9 @@ type Config struct {
 	// Classify returns why a key waits for an operator, or "" if it does not. It is called
 	// for keys that Sensitive lets pass. Default nil: Sensitive alone decides.
 	Classify func(ctx context.Context, k template.Key) (why string, err error)
-	// Scrub removes personal data from a text before it is embedded or stored; keep is false if
-	// nothing of the text may be stored. Default: [Scrub].
+	// Scrub removes personal data from a text before it is embedded, stored or judged; keep is false
+	// if nothing of the text may be stored. A value with a text that Scrub would change is not
+	// judged. Default: [Scrub].
 	Scrub func(text string) (clean string, keep bool)
 	// Exclude reports whether the learner must learn nothing from a sender. Default: it learns from
 	// all senders.

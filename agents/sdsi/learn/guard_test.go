@@ -60,14 +60,15 @@ func learnsWindowSeat(t *testing.T, l *learn.Learner) {
 	l.Look(t.Context())
 }
 
-// A judge of values gets no personal data either.
+// A judge of values gets no personal data either: it is removed from the words, and a value that has
+// some is not judged.
 func TestJudgesGetNoPersonalData(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	judged := make(chan string, 8)
+	judged := make(chan string, 16)
 	l := r.learner(func(cfg *learn.Config) {
 		cfg.Judge = func(_ context.Context, j learn.Judgement) (bool, bool, error) {
-			judged <- j.Fragment
+			judged <- j.Fragment + " = " + string(j.Value)
 			return true, true, nil
 		}
 	})
@@ -75,10 +76,20 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); l.Run(ctx) }()
-	wait(t, l.Observe("ferry_booking", client(1), sdsi.Seen{ID: "use", Keys: []evolve.Use{{Key: "window_seat"}},
-		Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": "a window seat for ada@example.org"}}))
-	if got := natstest.Within(t, "a judgement", judged); strings.Contains(got, "example.org") || !strings.Contains(got, "[email]") {
-		t.Errorf("%q", got)
+	sends := func(i int, value, words string) {
+		wait(t, l.Observe("ferry_booking", client(i), sdsi.Seen{ID: fmt.Sprint("use", i), Keys: []evolve.Use{{Key: "window_seat"}},
+			Values: map[string]json.RawMessage{"window_seat": json.RawMessage(value)}, Fragments: map[string]string{"window_seat": words}}))
+	}
+	for i, value := range []string{`"for ada@example.org"`, `"for ada\u0040example.org"`, `["aisle",{"for":"ada@example.org"}]`, `{"ada@example.org":1}`, `4712345678`, `4.712345678e9`,
+		`"` + strings.Repeat("at the window ", 1000) + `"`} {
+		sends(100+i, value, "a window seat")
+	}
+	sends(1, "true", "a window seat for ada@example.org")
+	sends(2, `["by the window ",{"far":2.5}]`, "by the window")
+	for _, want := range []string{"a window seat for [email] = true", `by the window = ["by the window ",{"far":2.5}]`} {
+		if got := natstest.Within(t, "a judgement", judged); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 	stop()
 	natstest.Within(t, "the end", ended)

@@ -1,10 +1,13 @@
 package learn
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -133,11 +136,43 @@ func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen
 	}
 	for name, fragment := range seen.Fragments {
 		k, _ := p.view.Key(name, client)
-		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && p.sampled(k, client) {
+		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && l.showable(seen.Values[name]) && p.sampled(k, client) {
 			select {
 			case l.judging <- judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}}:
 			default:
 			}
+		}
+	}
+}
+
+// maxJudgedBytes bounds a value that is judged.
+const maxJudgedBytes = 4 << 10
+
+// showable reports whether a judge may get a value: none of its texts and numbers has something
+// that [Config.Scrub] removes. A judge could not tell what the rest of such a value means.
+func (l *Learner) showable(value json.RawMessage) bool {
+	if len(value) > maxJudgedBytes {
+		return false
+	}
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber() // as it is written
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return err == io.EOF
+		}
+		var text string
+		switch token := token.(type) {
+		case string: // also the names of members
+			text = token
+		case json.Number:
+			text = token.String()
+		}
+		if text == "" {
+			continue
+		}
+		if clean, keep := l.cfg.Scrub(text); !keep || strings.TrimSpace(clean) != strings.TrimSpace(text) {
+			return false
 		}
 	}
 }
