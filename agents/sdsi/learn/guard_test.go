@@ -226,6 +226,33 @@ func TestACohortNeedsASignature(t *testing.T) {
 	}
 }
 
+// A worker with a later template ends a refinement of a description that has been replaced.
+func TestALaterTemplateEndsRefinements(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	worker := func(description string) *learn.Learner {
+		return r.learner(func(cfg *learn.Config) {
+			tpl := ferry(t)
+			tpl.Keys = append(tpl.Keys, template.Key{Name: "cabin", Type: template.String, Description: description})
+			cfg.Templates = []*template.Template{tpl}
+		})
+	}
+	l := worker("Kind of cabin.")
+	for i := range 6 {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), "a cabin"))
+	}
+	l.Look(t.Context())
+	for _, c := range []struct {
+		description string
+		want        int
+	}{{"Kind of cabin.", 1}, {"Inside or outside.", 0}} {
+		worker(c.description).Look(t.Context())
+		if keys := r.stored("").Keys(r.clock()); len(keys) != c.want {
+			t.Errorf("%s: %+v", c.description, keys)
+		}
+	}
+}
+
 // A security-relevant key is changed only with an operator's approval (SDSI 7): even a better
 // description waits, although the clients' texts are harmless.
 func TestASensitiveKeyIsNotRefined(t *testing.T) {

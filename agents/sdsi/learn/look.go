@@ -29,7 +29,8 @@ func (p *pool) advance(ctx context.Context) {
 		if late.Load() {
 			return false
 		}
-		changed := e.Advance(now)
+		changed := e.Refit(p.template, now)
+		changed = e.Advance(now) || changed
 		ripe = nil
 		for _, c := range e.Ripe(now) {
 			if e.Claim(c.ID, now, claimFor) {

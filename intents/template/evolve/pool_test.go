@@ -49,12 +49,17 @@ func (p *Pool) says(client string, f Fragment, now time.Time) {
 // propose makes keys from all ripe clusters.
 func propose(t testing.TB, p *Pool, now time.Time) (n int) {
 	t.Helper()
+	return proposeFor(t, p, base(t), now)
+}
+
+func proposeFor(t testing.TB, p *Pool, tpl *template.Template, now time.Time) (n int) {
+	t.Helper()
 	for _, c := range p.Ripe(now) {
 		k, err := Rules(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Propose(c.ID, k, base(t), Sensitive{}.Why(k, c), now); err != nil {
+		if err := p.Propose(c.ID, k, tpl, Sensitive{}.Why(k, c), now); err != nil {
 			t.Fatal(err)
 		}
 		n++
@@ -261,6 +266,66 @@ func TestACollisionRefines(t *testing.T) {
 	propose(t, p, start.Add(6*time.Minute))
 	if keys := p.Keys(start); len(keys) != 2 {
 		t.Errorf("%+v", keys)
+	}
+}
+
+// A refinement ends when the template has another description of the key, or no such key: then what
+// clients ask for refines the new description, or becomes a key.
+func TestARefinementEndsWithItsDescription(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*template.Template)
+		reject bool
+		ends   bool
+		want   string // the description of "cabin" that clients get after the wish has come again
+	}{
+		"unchanged":        {func(*template.Template) {}, false, false, "Kind of cabin. Said as: 'cabin'."},
+		"another key":      {func(tpl *template.Template) { tpl.Keys[0].Description = "The harbour." }, false, false, "Kind of cabin. Said as: 'cabin'."},
+		"redescribed":      {func(tpl *template.Template) { tpl.Keys[1].Description = "Inside or outside." }, false, true, "Inside or outside. Said as: 'cabin'."},
+		"longer":           {func(tpl *template.Template) { tpl.Keys[1].Description += " Inside or outside." }, false, true, "Kind of cabin. Inside or outside. Said as: 'cabin'."},
+		"the author's own": {func(tpl *template.Template) { tpl.Keys[1].Description += " Said as: 'cabin'." }, false, true, "Kind of cabin. Said as: 'cabin'."},
+		"the key is gone":  {func(tpl *template.Template) { tpl.Keys = slices.Delete(tpl.Keys, 1, 2) }, false, true, "Whether this is wished for: cabin. Example mapping: 'cabin' -> true."},
+		"rejected":         {func(tpl *template.Template) { tpl.Keys[1].Description = "Inside or outside." }, true, false, "Inside or outside."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, tpl, now := newPool(t, Config{}), base(t), start.Add(6*time.Minute)
+			many(p, 6, wish(1, "a cabin"), start)
+			propose(t, p, now)
+			if c.reject {
+				if err := p.Reject("cabin", "human.ops", "", now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.change(tpl)
+			if got := p.Refit(tpl, now); got != c.ends || p.Refit(tpl, now) {
+				t.Errorf("ended: %v", got)
+			}
+			now = now.Add(time.Hour)
+			many(p, 6, wish(1, "a cabin"), now)
+			now = now.Add(6 * time.Minute)
+			proposeFor(t, p, tpl, now)
+			after, err := tpl.Apply(p.View().Patches(tpl, "x", now)...)
+			if err != nil || after.Key("cabin") == nil || after.Key("cabin").Description != c.want {
+				t.Errorf("%v %+v, want %q", err, after, c.want)
+			}
+		})
+	}
+}
+
+// A wish in other words that is proposed for a later template does not improve what has ended.
+func TestAProposalRefinesNothingThatHasEnded(t *testing.T) {
+	t.Parallel()
+	p, tpl, now := newPool(t, Config{}), base(t), start.Add(6*time.Minute)
+	many(p, 6, wish(1, "a cabin"), start)
+	propose(t, p, now)
+	tpl.Keys = slices.Delete(tpl.Keys, 1, 2)
+	many(p, 6, wish(2, "the cabins"), start)
+	if n := proposeFor(t, p, tpl, now); n != 1 {
+		t.Fatalf("%d proposals", n)
+	}
+	if patches := p.View().Patches(tpl, "x", now); len(patches) != 1 || len(patches[0].NewKeys) != 1 || patches[0].NewKeys[0].Name != "cabins" {
+		t.Errorf("%+v", patches)
 	}
 }
 

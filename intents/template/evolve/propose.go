@@ -23,6 +23,7 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	if err != nil {
 		return err
 	}
+	p.Refit(base, now)
 	if sensitive == "" && p.cfg.Approve == ApproveAll {
 		sensitive = "every change waits for an operator"
 	}
@@ -46,6 +47,20 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	p.doc.Lives = append(p.doc.Lives, l)
 	p.begin(l, sensitive, now)
 	return nil
+}
+
+// Refit ends the refinements that say nothing about a template any more, because it has another
+// description of their key, or no such key: they would keep what clients ask for from refining the
+// new description, or from becoming a key. It keeps those that an operator has rejected. Call it
+// with the current template, at regular intervals. It reports whether anything has changed.
+func (p *Pool) Refit(base *template.Template, now time.Time) bool {
+	before := p.doc.Next
+	for _, l := range slices.Clone(p.doc.Lives) {
+		if l.Refines && (l.State == Stable || l.State == Pending) && !l.refines(base) {
+			p.end(l, KindEnded, "the template does not have the description any more that it improves", now)
+		}
+	}
+	return p.doc.Next != before
 }
 
 // admit returns an error if there is no room for a further key. It removes a retired key to make

@@ -53,7 +53,7 @@ func (v *View) Patches(t *template.Template, client string, now time.Time) []tem
 		patch := template.Patch{PatchID: fmt.Sprintf("%s.%d", l.Key.Name, l.Number), ParentSchemaID: t.SchemaID,
 			Timestamp: time.Unix(l.Since, 0).UTC(), Expires: time.Unix(l.Expires, 0).UTC()}
 		switch there := t.Key(l.Key.Name); {
-		case l.Refines && there != nil && l.Key.Description != there.Description && strings.HasPrefix(l.Key.Description, there.Description):
+		case l.refines(t):
 			patch.ModifiedKeys = []template.Refinement{{Name: l.Key.Name, Description: l.Key.Description}}
 		case !l.Refines && there == nil && room > 0:
 			room--
@@ -64,6 +64,12 @@ func (v *View) Patches(t *template.Template, client string, now time.Time) []tem
 		out = append(out, patch)
 	}
 	return out
+}
+
+// refines reports whether it improves the description that a key of a template has: it adds to it.
+func (l *life) refines(t *template.Template) bool {
+	there := t.Key(l.Key.Name)
+	return l.Refines && there != nil && l.Key.Description != there.Description && strings.HasPrefix(l.Key.Description, there.Description)
 }
 
 // Withdrawn returns the withdrawn keys that payloads of a client may still have (SDSI 6.2.3).
