@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -93,6 +94,49 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 	}
 	stop()
 	natstest.Within(t, "the end", ended)
+}
+
+// A request that arrives again, at this worker or another one, is not judged again.
+func TestARepeatedRequestIsJudgedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	judged := make(chan string, 16)
+	change := func(cfg *learn.Config) {
+		cfg.Judge = func(_ context.Context, j learn.Judgement) (bool, bool, error) {
+			judged <- j.Fragment
+			return true, true, nil
+		}
+	}
+	workers := []*learn.Learner{r.learner(change), r.learner(change)}
+	learnsWindowSeat(t, workers[0])
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for _, l := range workers {
+		l.View(t.Context(), "ferry_booking", client(1))
+		all.Go(func() { l.Run(ctx) })
+	}
+	sends := func(l *learn.Learner, id, words string) {
+		wait(t, l.Observe("ferry_booking", client(1), sdsi.Seen{ID: id, Keys: []evolve.Use{{Key: "window_seat"}},
+			Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": words}}))
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got := natstest.Within(t, "a judgement", judged); got != want {
+			t.Errorf("judged %q, want %q", got, want)
+		}
+	}
+	sends(workers[0], "one", "window seat")
+	expect("window seat")
+	for i, l := range workers {
+		sends(l, "one", "window seat")
+		sends(l, fmt.Sprint("other", i), "seat at the window")
+		expect("seat at the window")
+	}
+	stop()
+	all.Wait()
+	if len(judged) > 0 {
+		t.Errorf("%d more judgements", len(judged))
+	}
 }
 
 // Without a model, a number has to be in the client's words, however it is written.

@@ -104,9 +104,20 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 			o.Fragments = append(o.Fragments, evolve.Fragment{Text: clean})
 		}
 	}
-	l.judge(p, from, client, seen)
 	c := change{from: from.Entity, plain: len(o.Fragments)+len(o.Keys) == 0, done: make(chan struct{})}
-	c.apply = func(e *evolve.Pool, now time.Time) bool { return e.Observe(o, now) }
+	counted := false // written before done is closed
+	c.apply = func(e *evolve.Pool, now time.Time) bool {
+		counted = e.Observe(o, now)
+		return counted
+	}
+	if values := l.sample(p, from, client, seen); len(values) > 0 {
+		go func() {
+			<-c.done
+			if counted { // not a repeated request, nor one of a client that has opted out
+				l.judge(values)
+			}
+		}()
+	}
 	if len(o.Fragments) == 0 {
 		p.submit(c)
 		if c.plain {

@@ -124,24 +124,33 @@ type judging struct {
 	Judgement
 }
 
-// judge lets a model judge values, up to a bound, because a sample is enough. A client that sends
-// very many values neither displaces the values of others nor costs more calls of a model.
-func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) {
+// sample returns the values of a payload that are to be judged: up to a bound, because a sample is
+// enough. A client that sends very many values neither displaces the values of others nor costs
+// more calls of a model.
+func (l *Learner) sample(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) (values []judging) {
 	if len(seen.Fragments) == 0 {
-		return
+		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.view == nil {
-		return
+		return nil
 	}
 	for name, fragment := range seen.Fragments {
 		k, _ := p.view.Key(name, client)
 		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && l.showable(seen.Values[name]) && p.sampled(k, client) {
-			select {
-			case l.judging <- judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}}:
-			default:
-			}
+			values = append(values, judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}})
+		}
+	}
+	return values
+}
+
+// judge queues values. If the queue is full it drops them.
+func (l *Learner) judge(values []judging) {
+	for _, v := range values {
+		select {
+		case l.judging <- v:
+		default:
 		}
 	}
 }

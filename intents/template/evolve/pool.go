@@ -67,7 +67,8 @@ func Client(entity string) string {
 
 // An Observation is the part of one payload that a pool counts.
 type Observation struct {
-	// ID identifies the request. A repeated request is not counted again.
+	// ID identifies the request. A repeated request is not counted again, unless 512 others were
+	// counted in between.
 	ID string
 	// Client is the sender's name, from [Client].
 	Client string
