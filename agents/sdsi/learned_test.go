@@ -54,7 +54,7 @@ func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, v
 		case strings.HasSuffix(name, "_null"):
 			k.Type = template.Null
 		}
-		if err := p.Propose(c.ID, k, tpl, "", now); err != nil {
+		if err := p.Propose(c, k, tpl, "", now); err != nil {
 			t.Fatal(err)
 		}
 	}

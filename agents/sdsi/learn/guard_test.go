@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,43 @@ func TestACohortNeedsASignature(t *testing.T) {
 		if got := r.stored(want).Size(); got != 1 {
 			t.Errorf("unsigned %v: %d clusters of cohort %q", unsigned, got, want)
 		}
+	}
+}
+
+// Only words that were checked are published, not those that clients say while a model makes the key.
+func TestWordsThatWereNotCheckedAreNotPublished(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]template.Key{
+		"a key of the template": {Name: "cabins", Type: template.String, Description: "Kind of cabin."},
+		"a new key":             {Name: "room", Type: template.String, Description: "Where to sleep."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var l *learn.Learner
+			l = r.learner(func(cfg *learn.Config) {
+				tpl := ferry(t)
+				tpl.Keys = append(tpl.Keys, template.Key{Name: "cabins", Type: template.String, Description: "Kind of cabin."})
+				cfg.Templates, cfg.Rules.Similarity = []*template.Template{tpl}, 0.3
+				cfg.Induce = func(context.Context, evolve.Cluster, *template.Template) (template.Key, error) {
+					for i := range 3 {
+						wait(t, says(l, fmt.Sprint("late", i), client(10+i), "a cabin password"))
+					}
+					return key, nil
+				}
+			})
+			for i := range 6 {
+				wait(t, says(l, fmt.Sprint("task", i), client(i), "a cabin"))
+			}
+			l.Look(t.Context())
+			p := r.stored("")
+			if clusters := p.Clusters(r.clock()); len(clusters) != 1 || !slices.Contains(clusters[0].Examples, "cabin password") {
+				t.Fatalf("%+v", clusters)
+			}
+			if keys := p.Keys(r.clock()); len(keys) != 1 || keys[0].Description != key.Description+" Said as: 'cabin'." || keys[0].State == evolve.Pending {
+				t.Errorf("%+v", keys)
+			}
+		})
 	}
 }
 

@@ -76,7 +76,7 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 	}
 	var failed error
 	if err := p.try(ctx, change{apply: func(e *evolve.Pool, now time.Time) bool {
-		failed = e.Propose(c.ID, k, p.template, why, now)
+		failed = e.Propose(c, k, p.template, why, now)
 		return failed == nil
 	}}); err != nil {
 		return err

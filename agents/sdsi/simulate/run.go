@@ -148,7 +148,7 @@ func (s *simulation) advancePool(ctx context.Context) error {
 		}
 		k, why, err := s.cfg.Learn.Candidate(ctx, c, s.cfg.Template)
 		if err == nil {
-			err = s.pool.Propose(c.ID, k, s.cfg.Template, why, s.now)
+			err = s.pool.Propose(c, k, s.cfg.Template, why, s.now)
 		}
 		if err != nil && !errors.Is(err, evolve.ErrNoKey) {
 			return err

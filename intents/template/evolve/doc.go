@@ -12,7 +12,7 @@
 //	p.Observe(o, now)      fragments join clusters; votes and heat are counted
 //	p.Ripe(now)            clusters with enough heat and enough clients
 //	p.Claim(id, now)       this worker makes a key of the cluster
-//	p.Propose(id, key, …)  the key is on trial, waits for a place, or for an operator
+//	p.Propose(c, key, …)   the key is on trial, waits for a place, or for an operator
 //	p.Advance(now)         keys become stable, deprecated, withdrawn
 //	p.Refit(base, now)     refinements of descriptions that the template does not have any more end
 //	p.Patches(t, client)   what a client is told

@@ -71,7 +71,7 @@ func TestAnApprovedKeyIsNotRefined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Propose(c.ID, k, base(t), why, start); err != nil {
+		if err := p.Propose(c, k, base(t), why, start); err != nil {
 			t.Fatal(err)
 		}
 		if approved {

@@ -59,7 +59,7 @@ func proposeFor(t testing.TB, p *Pool, tpl *template.Template, now time.Time) (n
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Propose(c.ID, k, tpl, Sensitive{}.Why(k, c), now); err != nil {
+		if err := p.Propose(c, k, tpl, Sensitive{}.Why(k, c), now); err != nil {
 			t.Fatal(err)
 		}
 		n++
@@ -340,7 +340,7 @@ func TestACollisionWithAPropertyRefines(t *testing.T) {
 	for _, c := range p.Ripe(now) {
 		k, err := Rules(c)
 		if err == nil {
-			err = p.Propose(c.ID, k, tpl, "", now)
+			err = p.Propose(c, k, tpl, "", now)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -673,7 +673,7 @@ func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 		p := newPool(t, Config{})
 		many(p, 6, wish(1, "a window seat"), start.Add(-6*time.Minute))
 		k := template.Key{Name: "seat", Type: template.Boolean, Required: true, Description: description, Property: "constraints"}
-		if err := p.Propose(p.Ripe(start)[0].ID, k, base(t), "", start); err != nil {
+		if err := p.Propose(p.Ripe(start)[0], k, base(t), "", start); err != nil {
 			t.Fatal(err)
 		}
 		got := p.Keys(start)[0]
@@ -959,7 +959,7 @@ func FuzzDecode(f *testing.F) {
 			p.Advance(now)
 			for _, c := range p.Ripe(now) {
 				if k, err := Rules(c); err == nil {
-					_ = p.Propose(c.ID, k, tpl, "", now)
+					_ = p.Propose(c, k, tpl, "", now)
 				}
 			}
 			v := p.View()

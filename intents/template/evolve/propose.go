@@ -11,14 +11,15 @@ import (
 
 // Propose adds a key that was made from a cluster (SDSI 6.2.2). The key goes on trial, waits for a
 // place on trial, or waits for an operator; in the last case sensitive is the reason. If the base
-// template or the pool has a key of this name, Propose improves that key's description instead. The
-// error wraps [ErrNoKey] if k cannot become a key; the cluster then continues to collect votes.
-func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensitive string, now time.Time) error {
-	c := p.cluster(id)
+// template or the pool has a key of this name, Propose improves that key's description instead.
+// about is the cluster as it was when the key was made and checked: no later words of clients get
+// into the description. The error wraps [ErrNoKey] if k cannot become a key; the cluster then
+// continues to collect votes.
+func (p *Pool) Propose(about Cluster, k template.Key, base *template.Template, sensitive string, now time.Time) error {
+	c := p.cluster(about.ID)
 	if c == nil || !c.ripe(p.cfg, now) {
 		return fmt.Errorf("%w: it has cooled down, or has a key", ErrNoKey)
 	}
-	about := p.describe(c, now)
 	k, err := checkCandidate(k, about)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func TestManyLearnedKeysAreShown(t *testing.T) {
 			p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: "a kayak", Vector: v}}}, at)
 		}
 		for _, c := range p.Ripe(at) {
-			if err := p.Propose(c.ID, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", at); err != nil {
+			if err := p.Propose(c, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", at); err != nil {
 				t.Fatal(err)
 			}
 		}
