@@ -19,7 +19,8 @@ import (
 // (SDSI 6.2). Package learn implements it. Implementations must be safe for concurrent use.
 type Learner interface {
 	// View returns the learned keys for a client in a scenario, the cohort of the view, and the
-	// client's name in the pool. A nil view means that nothing was learned.
+	// client's name in the pool. A nil view means that nothing can be learned; an empty one, that no
+	// keys are known, or not yet.
 	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, cohort, client string)
 	// Observe records one payload. done is closed when the payload is stored, or when the learner
 	// stops waiting for that; nil: there is nothing to wait for.
@@ -38,9 +39,11 @@ func senderOf(t *mesh.Task) Sender { return Sender{t.Envelope.From, t.KeyID != "
 
 // Seen is the part of one payload that a learner gets.
 type Seen struct {
-	ID      string   // of the task
-	Others  []string // the texts of "other"
-	Keys    []evolve.Use
+	ID     string   // of the task
+	Others []string // the texts of "other"
+	Keys   []evolve.Use
+	// Refused reports that the payload was not accepted, or that no learned keys were known, so that
+	// it is not known which of them it has: it does not count for the usage of keys.
 	Refused bool
 	// Values and Fragments have the payload's values of learned keys that clients get, and the words
 	// from which the client has made them.
@@ -166,7 +169,7 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 	if l.view == nil || sent.NoUpdates {
 		return nil
 	}
-	seen := Seen{ID: id}
+	seen := Seen{ID: id, Refused: l.view.Empty()}
 	var refused *template.PayloadError
 	wrongType := map[string]bool{}
 	if errors.As(err, &refused) {

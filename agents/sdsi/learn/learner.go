@@ -69,7 +69,9 @@ func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (
 	if p == nil || l.store.Load() == nil {
 		return nil, "", ""
 	}
-	v = p.seen(ctx)
+	if v = p.seen(ctx); v == nil { // it cannot be read for now; texts wait for it
+		v = &evolve.View{}
+	}
 	client, _ = p.client(from)
 	return v, p.id.cohort, client
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -43,6 +44,7 @@ func ferry(t testing.TB) *template.Template {
 // rig is a server with pools, and a clock.
 type rig struct {
 	testing.TB
+	srv   *natsd.Server
 	pools *jetstream.Pools
 
 	mu     sync.Mutex
@@ -60,7 +62,7 @@ func newRig(t testing.TB) *rig {
 	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Only: []string{jetstream.BucketSDSI}}); err != nil {
 		t.Fatal(err)
 	}
-	return &rig{TB: t, pools: jetstream.NewPools(js, subject.Map{}), now: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}
+	return &rig{TB: t, srv: srv, pools: jetstream.NewPools(js, subject.Map{}), now: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}
 }
 
 func (r *rig) clock() time.Time {
@@ -361,6 +363,53 @@ func TestTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// A store that is away when a worker starts delays its first results, and their texts are stored
+// when it answers. Keys that the worker does not know yet are not counted as absent.
+func TestTheStoreIsAwayFromTheStart(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newRig(t)
+	learnsWindowSeat(t, r.learner(nil))
+	away := &faulty{Pools: r.pools}
+	away.fail(errors.New("no answer"))
+	l := r.learner(func(c *learn.Config) { c.Pools, c.Patience, c.Unsigned = away, 50*time.Millisecond, true })
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: ferries, Templates: []*template.Template{ferry(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk.Learn(l)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	agent := mesh.Agent{Entity: ferries, Ready: func() { close(ready) },
+		Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(`{}`), nil })}
+	if err := desk.Attach(&agent); err != nil {
+		t.Fatal(err)
+	}
+	node := func(entity string) *mesh.Node {
+		n, err := mesh.New(natstest.Conn(t, r.srv), mesh.Config{Entity: entity, Heartbeat: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- node(ferries).Serve(ctx, agent) }()
+	natstest.Within(t, "the agent", ready)
+	p := template.Payload{SchemaID: "ferry_v1", Payload: json.RawMessage(`{"harbour_from":"Oslo","window_seat":true,"other":"a kayak"}`)}
+	if _, err := sdsi.NewClient(node("agent.c9")).Exchange(t.Context(), ferries, p, sdsi.ExchangeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	away.fail(nil)
+	natstest.Eventually(t, "the text", func() bool {
+		raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+		return err == nil && strings.Contains(string(raw), "kayak")
+	})
+	if m := r.stored("").Keys(r.clock())[0].Metrics; m.Payloads != 0 {
+		t.Errorf("%+v", m)
+	}
+	stop()
+	natstest.Within(t, "the end", ended)
+}
+
 // faulty is a store that fails.
 type faulty struct {
 	learn.Pools
@@ -374,11 +423,21 @@ func (f *faulty) fail(err error) {
 	f.err = err
 }
 
-func (f *faulty) Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (uint64, error) {
+func (f *faulty) failure() error {
 	f.mu.Lock()
-	err := f.err
-	f.mu.Unlock()
-	if err != nil {
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *faulty) Get(ctx context.Context, entity, id string) ([]byte, uint64, error) {
+	if err := f.failure(); err != nil {
+		return nil, 0, err
+	}
+	return f.Pools.Get(ctx, entity, id)
+}
+
+func (f *faulty) Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (uint64, error) {
+	if err := f.failure(); err != nil {
 		return 0, err
 	}
 	return f.Pools.Swap(ctx, entity, id, pool, revision)
@@ -396,8 +455,8 @@ func TestADamagedPoolStays(t *testing.T) {
 		c.Patience = 50 * time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if v, _, _ := l.View(t.Context(), "ferry_booking", client(1)); v != nil {
-		t.Error("there is a view")
+	if v, _, _ := l.View(t.Context(), "ferry_booking", client(1)); !v.Empty() {
+		t.Error("the view has keys")
 	}
 	wait(t, says(l, "1", client(1), "a window seat"))
 	raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")

@@ -3,6 +3,7 @@ package learn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -67,15 +69,35 @@ func inMemory(t *testing.T, m *memory) *learn.Learner {
 // wait would be counted for no key.
 func TestTheFirstViewIsWaitedFor(t *testing.T) {
 	t.Parallel()
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, ngrams.Embedder{}.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // as in a bubble of synctest
+	for i := range 2 {
+		p.Observe(evolve.Observation{Client: evolve.Client(fmt.Sprint(i)), Fragments: []evolve.Fragment{{Text: "a window seat", Vector: []float32{1}}}}, now)
+	}
+	c := p.Ripe(now)[0]
+	k, err := evolve.Rules(c)
+	if err == nil {
+		err = p.Propose(c, k, ferry(t), "", now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := p.Encode(now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			l := inMemory(t, &memory{})
+			l := inMemory(t, &memory{pools: map[string][]byte{"tram_ticket": raw}, revision: map[string]uint64{"tram_ticket": 1}})
 			var all sync.WaitGroup
 			begin := make(chan struct{})
 			for i := range 64 {
 				all.Go(func() {
 					<-begin
-					if v, _, _ := l.View(t.Context(), "tram_ticket", client(i)); v == nil {
+					if v, _, _ := l.View(t.Context(), "tram_ticket", client(i)); v.Empty() {
 						t.Error("it is not waited for")
 					}
 				})
