@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -216,6 +218,45 @@ func commanded(t *testing.T, was aaif.RunStatus, at mesh.Point, command func(int
 	}
 	if v.heard.err != nil || string(v.heard.reply.Payload) != string(mustJSON(want)) {
 		t.Errorf("the caller hears %v, %v; want %s", v.heard.reply, v.heard.err, mustJSON(want))
+	}
+}
+
+// Before the target has accepted a run, its record is there, and each command for it is refused there:
+// the run may still go back. When it is accepted, it goes on as if the command had not been sent.
+func TestCommandsAtTheTargetBeforeItHasAcceptedTheRun(t *testing.T) {
+	t.Parallel()
+	for name, command := range commandsOf {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prepared, release := make(chan struct{}), make(chan struct{})
+			accept := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(accept)
+			first := sync.OnceFunc(func() { close(prepared); <-release })
+			v, goOn := newErrand(t, aaif.RunRunning, func(v *voyage) {
+				v.receiverAt = func(phase state.Phase, done bool) {
+					if phase == state.PhaseAccepted && !done {
+						first()
+					}
+				}
+			})
+			v.move()
+			within(t, "the run in paris", prepared)
+			before := v.inParis()
+			node := v.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.parisKeys}})
+			result, err := node.Command(ctxFor(t), reviewer, command(intents.Target{ID: v.task.ID}))
+			if codeOf(err) != envelope.CodeUnavailable {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if now := v.inParis(); now.Doc.Status != aaif.RunMigrating || now.Doc.StateID != before.Doc.StateID {
+				t.Errorf("the run in paris has changed: %s, %+v", now.Doc.Status, now.Mesh.Step)
+			}
+			accept()
+			goOn()
+			v.help()
+			if want := `{"settled":"","told":null}`; v.heard.err != nil || string(v.heard.reply.Payload) != want {
+				t.Errorf("the caller hears %v, %v; want %s", v.heard.reply, v.heard.err, want)
+			}
+		})
 	}
 }
 

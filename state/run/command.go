@@ -95,9 +95,13 @@ const MaxSteering = 64
 // ErrSteered refuses a message beyond [MaxSteering].
 var ErrSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already for the run's next turn", MaxSteering).WithBackoff(15 * time.Second)
 
+// arrivalBackoff is when a command for a run that is still on its way here may be sent again.
+const arrivalBackoff = 5 * time.Second
+
 // Command applies an order to a run at a position. It is the same whether the run is
-// under way or parked: a run that cannot stop now has the request pending. An error
-// refuses the order, and nothing has changed. Orders to move a run are applied in move.go.
+// under way or parked: a run that cannot stop now has the request pending. A run that another
+// platform transfers here obeys no order before it has begun here. An error refuses the order,
+// and nothing has changed. Orders to move a run are applied in move.go.
 func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
 	m := &c.Mesh
 	out := Commanded{Status: string(c.Doc.Status)}
@@ -121,6 +125,9 @@ func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Command
 	case c.Doc.Status == aaif.RunMigrating && m.Migration.Away() && !o.Abort:
 		out.Do = ForwardOut
 		return out, nil
+	case arrives(c):
+		return out, envelope.Errorf(envelope.CodeUnavailable, "the run is on its way here from %s, and has not begun here: send the command again later",
+			clip.Text(m.Migration.Source, 128)).WithBackoff(arrivalBackoff)
 	case owned(c) && at == Stored:
 		out.Do = AskOwner
 		return out, nil

@@ -39,6 +39,7 @@ func TestCommand(t *testing.T) {
 		{"awaits an answer", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), waitsForBob) }},
 		{"awaits a settlement", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), unknownCall) }},
 		{"captured", run.Silent, func() *state.Checkpoint { return begun(moving(state.PhaseCaptured, "c")) }},
+		{"on its way here", run.Stored, func() *state.Checkpoint { return begun(noOwner, moving(state.PhaseStaged, "")) }},
 		{"at paris", run.Stored, func() *state.Checkpoint { return begun(moving(state.PhaseRelaying, paris)) }},
 		{"completed", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunCompleted)) }},
 		{"its reply alone", run.Stored, func() *state.Checkpoint {
@@ -123,12 +124,29 @@ awaits approval: end | pausing (awaiting_approval) want paused | running queue |
 awaits an answer: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | E_NOT_FOUND | awaiting_approval | E_DENIED | E_DENIED | E_NOT_FOUND
 awaits a settlement: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | running queue | awaiting_approval | migrating queue | migrating | E_NOT_FOUND
 captured: end | nothing | nothing | migrating | E_NOT_FOUND | E_DENIED | E_DENIED | E_DENIED | running queue
+on its way here: E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE | E_UNAVAILABLE
 at paris: forward out | forward out | forward out | forward out | forward out | forward out | forward out | forward out | E_DENIED
 completed: nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing
 its reply alone: nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing
 delegated: forward | forward | forward | forward | forward | forward | forward | forward | forward
 not begun: note | note | note | note | note | note | note | note | note
 `
+
+// Until a run that comes from another platform begins here, it may go back to its source. Its sender
+// is told so, and that the command may be sent again.
+func TestACommandForARunThatIsOnItsWayHere(t *testing.T) {
+	t.Parallel()
+	c := begun(noOwner, moving(state.PhaseStaged, ""))
+	was := c.Clone()
+	_, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskMigrate, Abort: true}, run.Silent, noon)
+	var problem *envelope.Error
+	if !errors.As(err, &problem) || !problem.Retryable || problem.Backoff() == 0 || problem.Message != "the run is on its way here from a, and has not begun here: send the command again later" {
+		t.Errorf("the abort: %v", err)
+	}
+	if !reflect.DeepEqual(c, was) {
+		t.Errorf("the run has changed: %+v", c)
+	}
+}
 
 func TestCommandRefusesBeyondLimits(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -13,6 +14,7 @@ import (
 // transfers are the run's moves to the other worker, and to another platform.
 type transfers struct {
 	moves, leaves, steers, aborts int // commands, left
+	early                         int // commands at the other platform before it has accepted the run, left
 
 	offer *offer // of the run to the other worker; nil: none was made
 	there platform
@@ -113,6 +115,11 @@ func (w *world) transferMoves(add func(string, func(*world) bool)) {
 	if t.there.phase == state.PhaseStaged {
 		add("the other platform deletes what it has staged", func(n *world) bool { n.transfers.there.refuse(); return true })
 	}
+	if t.early > 0 && t.there.phase == state.PhaseStaged {
+		for _, o := range []run.Order{{Intent: intents.TaskMigrate, Abort: true}, {Intent: intents.TaskCancel}, {Intent: intents.TaskPause}, {Intent: intents.TaskSteer, Text: "be kind"}} {
+			add("an early "+o.Intent+" at the other platform", func(n *world) bool { n.transfers.early--; return n.early(o) })
+		}
+	}
 	if t.there.unstage {
 		add("the refusal reaches the other platform", func(n *world) bool {
 			n.transfers.there.unstage = false
@@ -130,6 +137,31 @@ func (p *platform) refuse() {
 	if p.phase != state.PhaseAccepted {
 		p.phase, p.cp = state.PhaseRefused, nil
 	}
+}
+
+// prepared is a run that was received, as the other platform stores it before it accepts the run.
+func prepared(sent *state.Checkpoint) *state.Checkpoint {
+	c := sent.Outbound("berlin", "paris", "")
+	c.Mesh.Migration.Phase = state.PhaseStaged
+	return c
+}
+
+// early gives a command to the other platform, which has not accepted the run yet.
+func (w *world) early(o run.Order) bool {
+	c := w.transfers.there.cp.Clone()
+	o.Envelope, o.From = "early", "human.ann"
+	if w.fault == obeysEarly {
+		c.Mesh.Migration.Phase = state.PhaseCaptured
+	}
+	out, err := run.Command(c, &o, run.Silent, noon)
+	switch {
+	case err != nil || out.Do != run.Applied && out.Do != run.EndRun:
+		return false
+	case out.Do == run.EndRun:
+		run.End(c, run.Ending{Reply: []byte("cancelled there"), Error: &aaif.RunError{Code: string(envelope.CodeCancelled)}})
+	}
+	w.transfers.there.cp = c
+	return true
 }
 
 // captures captures a run whose handler has stopped for a move.
@@ -185,7 +217,7 @@ func (w *world) move(i int) bool {
 			return w.back(i)
 		case x.sent == "":
 			x.sent = x.cp.Doc.StateID
-			t.there.phase, t.there.cp = state.PhaseStaged, x.cp.Outbound("berlin", "paris", "")
+			t.there.phase, t.there.cp = state.PhaseStaged, prepared(x.cp)
 		case x.sent != x.cp.Doc.StateID && w.fault != sendsOld:
 			t.there.unstage = true
 			return w.back(i)
@@ -249,6 +281,9 @@ func (w *world) accept(i int) {
 // brokenMove says what is wrong with where the run is.
 func brokenMove(_, to *world) string {
 	t, c := &to.transfers.there, to.rec
+	if t.cp != nil && (t.cp.Doc.Status != aaif.RunMigrating || slices.Contains(t.cp.Mesh.Commands, "early")) {
+		return "changed before it is accepted"
+	}
 	if t.phase != state.PhaseAccepted {
 		return ""
 	}

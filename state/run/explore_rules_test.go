@@ -69,29 +69,30 @@ func broken(from, to *world) string {
 func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]world{
-		"crashes and redeliveries": {crashes: 2, redeliveries: 2},
-		"late deliveries":          {crashes: 1, redeliveries: 1, lates: 1},
-		"a guardian that errs":     {crashes: 1, redeliveries: 1, falseDeaths: 1},
-		"a pause and a crash":      {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
-		"a cancel and two crashes": {crashes: 2, redeliveries: 1, cancels: 1},
-		"a cancel and a guardian":  {falseDeaths: 1, cancels: 1, pauses: 1, resumes: 1},
-		"all of these, a cancel":   {crashes: 1, redeliveries: 1, falseDeaths: 1, cancels: 1},
-		"one step":                 {short: true, crashes: 2, redeliveries: 2},
-		"one step and a guardian":  {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1},
-		"one step, all, a cancel":  {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1, cancels: 1},
-		"one step and commands":    {short: true, crashes: 1, redeliveries: 1, cancels: 1, pauses: 1, resumes: 1},
-		"a call":                   {crashes: 2, redeliveries: 1, calls: calls{tool: true, settles: 1}},
-		"an approval":              {crashes: 1, redeliveries: 1, resumes: 1, calls: calls{asks: true}},
-		"a move":                   {crashes: 1, redeliveries: 1, transfers: transfers{moves: 1}},
-		"a move and an abort":      {crashes: 1, transfers: transfers{moves: 1, aborts: 1}},
-		"a move and a pause":       {crashes: 1, pauses: 1, resumes: 1, transfers: transfers{moves: 1}},
-		"a platform and a pause":   {pauses: 1, resumes: 1, transfers: transfers{leaves: 1}},
-		"a platform and approval":  {crashes: 1, resumes: 1, calls: calls{asks: true}, transfers: transfers{leaves: 1}},
-		"a move to a platform":     {crashes: 1, redeliveries: 1, transfers: transfers{leaves: 1}},
-		"a platform and a steer":   {crashes: 1, transfers: transfers{leaves: 1, steers: 1}},
-		"a platform and an abort":  {crashes: 1, transfers: transfers{leaves: 1, aborts: 1}},
-		"a platform and a cancel":  {crashes: 1, cancels: 1, transfers: transfers{leaves: 1}},
-		"a platform and a call":    {crashes: 1, calls: calls{tool: true}, transfers: transfers{leaves: 1}},
+		"crashes and redeliveries":   {crashes: 2, redeliveries: 2},
+		"late deliveries":            {crashes: 1, redeliveries: 1, lates: 1},
+		"a guardian that errs":       {crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"a pause and a crash":        {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
+		"a cancel and two crashes":   {crashes: 2, redeliveries: 1, cancels: 1},
+		"a cancel and a guardian":    {falseDeaths: 1, cancels: 1, pauses: 1, resumes: 1},
+		"all of these, a cancel":     {crashes: 1, redeliveries: 1, falseDeaths: 1, cancels: 1},
+		"one step":                   {short: true, crashes: 2, redeliveries: 2},
+		"one step and a guardian":    {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"one step, all, a cancel":    {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1, cancels: 1},
+		"one step and commands":      {short: true, crashes: 1, redeliveries: 1, cancels: 1, pauses: 1, resumes: 1},
+		"a call":                     {crashes: 2, redeliveries: 1, calls: calls{tool: true, settles: 1}},
+		"an approval":                {crashes: 1, redeliveries: 1, resumes: 1, calls: calls{asks: true}},
+		"a move":                     {crashes: 1, redeliveries: 1, transfers: transfers{moves: 1}},
+		"a move and an abort":        {crashes: 1, transfers: transfers{moves: 1, aborts: 1}},
+		"a move and a pause":         {crashes: 1, pauses: 1, resumes: 1, transfers: transfers{moves: 1}},
+		"a platform and a pause":     {pauses: 1, resumes: 1, transfers: transfers{leaves: 1}},
+		"a platform and approval":    {crashes: 1, resumes: 1, calls: calls{asks: true}, transfers: transfers{leaves: 1}},
+		"a move to a platform":       {crashes: 1, redeliveries: 1, transfers: transfers{leaves: 1}},
+		"a platform and a steer":     {crashes: 1, transfers: transfers{leaves: 1, steers: 1}},
+		"a platform and an abort":    {crashes: 1, transfers: transfers{leaves: 1, aborts: 1}},
+		"a platform and a cancel":    {crashes: 1, cancels: 1, transfers: transfers{leaves: 1}},
+		"a platform, commands there": {crashes: 1, transfers: transfers{leaves: 1, early: 1}},
+		"a platform and a call":      {crashes: 1, calls: calls{tool: true}, transfers: transfers{leaves: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,6 +121,7 @@ const (
 	wakesUnasked  fault = "a run goes on without its approval" // the sweep wakes a run that waits for a person
 	takesBack     fault = "active in two systems"              // the source takes a run back whose target does not answer
 	sendsOld      fault = "an old version is moved"            // the source releases a run that has changed since it was sent
+	obeysEarly    fault = "changed before it is accepted"      // the other platform obeys a command before it has accepted the run
 	countsNothing fault = "an older delivery takes the run"    // a worker does not count deliveries
 	acceptsLate   fault = "something follows the end"          // a worker takes a run that is not as it was offered
 )
@@ -138,6 +140,7 @@ func TestEveryRuleFindsItsFault(t *testing.T) {
 		wakesUnasked:  {resumes: 1, calls: calls{asks: true}},
 		takesBack:     {transfers: transfers{leaves: 1}},
 		sendsOld:      {transfers: transfers{leaves: 1, steers: 1}},
+		obeysEarly:    {transfers: transfers{leaves: 1, early: 1}},
 		acceptsLate:   {transfers: transfers{moves: 1}},
 	} {
 		t.Run(string(fault), func(t *testing.T) {

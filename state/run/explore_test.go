@@ -29,6 +29,7 @@ import (
 //   - is a tool call made again whose outcome is stated, or an outcome stated twice,
 //   - does a run go on without the approval that it waits for,
 //   - is the run active here and on another platform, or there in an old version,
+//   - does the other platform change the run before it has accepted it,
 //   - is the run stuck: the end, its reply and an empty queue can be reached from everywhere.
 
 const stepsOfRun = 2
@@ -161,7 +162,7 @@ func (w *world) key(b []byte) []byte {
 	}
 	num(w.crashes, w.redeliveries, w.falseDeaths, w.lates, w.pauses, w.resumes, w.cancels)
 	c, t := &w.calls, &w.transfers
-	num(c.made, c.repeats, c.approved, t.moves, t.leaves, t.steers, t.aborts)
+	num(c.made, c.repeats, c.approved, t.moves, t.leaves, t.steers, t.aborts, t.early)
 	if o := t.offer; o != nil {
 		num(o.seq, o.from, int(o.answer))
 		bits(o.rev == w.rev)

@@ -143,6 +143,13 @@ func Offered(c *state.Checkpoint) bool {
 	return m != nil && m.Phase == state.PhaseCaptured && c.Doc.Status == aaif.RunMigrating
 }
 
+// arrives reports whether a run is on its way here from another platform: its record is here, and
+// must stay as it is until the receiver, which has not accepted the run yet, starts or deletes it.
+func arrives(c *state.Checkpoint) bool {
+	m := c.Mesh.Migration
+	return c.Doc.Status == aaif.RunMigrating && m != nil && m.Phase == state.PhaseStaged
+}
+
 // An ExportState says whether a run has stopped for its export.
 type ExportState int
 
