@@ -141,9 +141,9 @@ func (r *Receiver) startAgain(ctx context.Context, h *record) error {
 }
 
 // start gives an accepted run to the workers: it restores the status that the run had at the
-// source.
+// source. A run that has ended already is not started.
 func (r *Receiver) start(ctx context.Context, h *record, run stored) error {
-	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
+	if run.c.Mesh.Migration.Phase == state.PhaseStaged && !run.c.Terminal() {
 		next := run.c.Clone()
 		next.Doc.Status = next.After()
 		next.Mesh.Migration.Phase, next.Mesh.Migration.Since = state.PhaseAccepted, r.cfg.Now(ctx).UTC()

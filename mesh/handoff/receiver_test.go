@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -120,6 +121,55 @@ func TestReceiverDiesAtEveryWrite(t *testing.T) {
 				}
 				equal(t, "records", p.records(), "running small")
 			})
+		}
+	}
+}
+
+// A run that was ended between its preparation and its start, by a worker of an earlier release, which
+// did not refuse the cancel, has an answer: it is not started. If the handoff is refused, it is deleted.
+func TestARunThatEndsBeforeItStartsIsNotStarted(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{true, false} {
+		p := newPlatform(t)
+		x := p.pack()
+		if _, err := p.send(x); err != nil {
+			t.Fatal(err)
+		}
+		p.fail = func(at state.Phase, after bool) {
+			if at == state.PhaseAccepted && !after {
+				panic(died{})
+			}
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = p.receiver.Commit(t.Context(), x.id)
+		}()
+		p.fail = nil
+		c := p.run(x.run)
+		if c == nil || c.Mesh.Migration.Phase != state.PhaseStaged {
+			t.Fatalf("it is not prepared: %+v", c)
+		}
+		run.End(c, run.Ending{Reply: []byte(`{}`), Error: &aaif.RunError{Code: "E_CANCELLED"}})
+		rec, err := p.states.Get(t.Context(), c.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := state.Codec{}.Over(rec.Revision).Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.states.Put(t.Context(), c.ID(), rec.Revision, data); err != nil {
+			t.Fatal(err)
+		}
+		decide, phase := p.commit, state.PhaseRunning
+		if !taken {
+			decide, phase = p.refuse, state.PhaseRefused
+		}
+		if status, err := decide(x.id); err != nil || status.Phase != phase {
+			t.Errorf("%+v, %v", status, err)
+		}
+		if c = p.run(x.run); (c != nil) != taken || taken && c.Doc.Status != aaif.RunFailed || len(p.kicked) > 0 {
+			t.Errorf("taken %t: the run is %+v, begun %d times", taken, c, len(p.kicked))
 		}
 	}
 }
