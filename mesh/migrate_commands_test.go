@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -221,6 +222,59 @@ func commanded(t *testing.T, was aaif.RunStatus, at mesh.Point, command func(int
 	}
 }
 
+// newArrival is an errand that paris has prepared, and not accepted yet.
+func newArrival(t *testing.T) (v *voyage, goOn, accept func()) {
+	t.Helper()
+	prepared, release := make(chan struct{}), make(chan struct{})
+	accept = sync.OnceFunc(func() { close(release) })
+	t.Cleanup(accept)
+	first := sync.OnceFunc(func() { close(prepared); <-release })
+	v, goOn = newErrand(t, aaif.RunRunning, func(v *voyage) {
+		v.receiverAt = func(phase state.Phase, done bool) {
+			if phase == state.PhaseAccepted && !done {
+				first()
+			}
+		}
+	})
+	v.move()
+	within(t, "the run in paris", prepared)
+	return v, goOn, accept
+}
+
+// The sender of a run's task may send the task to the target as well, before the target has accepted
+// the run. The message waits: a worker that began the run would be its second owner. When the
+// handoff is accepted, the message is superfluous.
+func TestTheTaskOfARunThatArrivesIsSentToTheTarget(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	v, goOn, accept := newArrival(t)
+	before, acks := v.inParis(), listenOn(t, v.paris.nc, "$JS.ACK.>")
+	node := v.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.parisKeys}})
+	if _, err := node.Submit(ctxFor(t), v.task, mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case ack := <-acks:
+		if !strings.HasPrefix(string(ack.Data), "-NAK") {
+			t.Errorf("the worker answers %s", ack.Data)
+		}
+	case <-v.target.begun:
+		t.Error("the run has begun in paris")
+	case <-t.Context().Done():
+		t.Fatal("the worker has not answered")
+	}
+	if now := v.inParis(); now.Doc.Status != aaif.RunMigrating || now.Doc.StateID != before.Doc.StateID {
+		t.Errorf("the run in paris has changed: %s, %+v", now.Doc.Status, now.Mesh.Step)
+	}
+	accept()
+	goOn()
+	v.help()
+	if v.heard.err != nil {
+		t.Error(v.heard.err)
+	}
+	v.paris.drainedQueue()
+}
+
 // Before the target has accepted a run, its record is there, and each command for it is refused there:
 // the run may still go back. When it is accepted, it goes on as if the command had not been sent.
 func TestCommandsAtTheTargetBeforeItHasAcceptedTheRun(t *testing.T) {
@@ -228,19 +282,7 @@ func TestCommandsAtTheTargetBeforeItHasAcceptedTheRun(t *testing.T) {
 	for name, command := range commandsOf {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			prepared, release := make(chan struct{}), make(chan struct{})
-			accept := sync.OnceFunc(func() { close(release) })
-			t.Cleanup(accept)
-			first := sync.OnceFunc(func() { close(prepared); <-release })
-			v, goOn := newErrand(t, aaif.RunRunning, func(v *voyage) {
-				v.receiverAt = func(phase state.Phase, done bool) {
-					if phase == state.PhaseAccepted && !done {
-						first()
-					}
-				}
-			})
-			v.move()
-			within(t, "the run in paris", prepared)
+			v, goOn, accept := newArrival(t)
 			before := v.inParis()
 			node := v.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.parisKeys}})
 			result, err := node.Command(ctxFor(t), reviewer, command(intents.Target{ID: v.task.ID}))

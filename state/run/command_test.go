@@ -39,7 +39,7 @@ func TestCommand(t *testing.T) {
 		{"awaits an answer", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), waitsForBob) }},
 		{"awaits a settlement", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), unknownCall) }},
 		{"captured", run.Silent, func() *state.Checkpoint { return begun(moving(state.PhaseCaptured, "c")) }},
-		{"on its way here", run.Stored, func() *state.Checkpoint { return begun(noOwner, moving(state.PhaseStaged, "")) }},
+		{"on its way here", run.Stored, func() *state.Checkpoint { return begun(arriving) }},
 		{"at paris", run.Stored, func() *state.Checkpoint { return begun(moving(state.PhaseRelaying, paris)) }},
 		{"completed", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunCompleted)) }},
 		{"its reply alone", run.Stored, func() *state.Checkpoint {
@@ -136,7 +136,7 @@ not begun: note | note | note | note | note | note | note | note | note
 // is told so, and that the command may be sent again.
 func TestACommandForARunThatIsOnItsWayHere(t *testing.T) {
 	t.Parallel()
-	c := begun(noOwner, moving(state.PhaseStaged, ""))
+	c := begun(arriving)
 	was := c.Clone()
 	_, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskMigrate, Abort: true}, run.Silent, noon)
 	var problem *envelope.Error

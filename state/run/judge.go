@@ -20,7 +20,7 @@ const (
 	Parked                  // the run waits for an event: ack
 	Moving                  // the run is to be moved, or another platform has it: claim it, and go on with the move
 	Foreign                 // another message carries the run: ack this one
-	Later                   // another message may carry the run: nak this one
+	Later                   // another message may carry the run, or will: nak this one
 	Older                   // a later delivery of the message has claimed the run: neither ack nor nak
 	Reused                  // the task has the id of another task: refuse it
 	AskQueue                // no verdict yet: fill in Message.OtherMessage, and call Judge again
@@ -112,6 +112,8 @@ func judgeMoving(m *state.Migration) Verdict {
 	switch {
 	case m == nil, m.To == intents.MigrateFile:
 		return Parked
+	case m.Phase == state.PhaseStaged:
+		return Later // the receiver queues the run when it has accepted it, or deletes it
 	case m.Phase == state.PhaseCaptured, m.Phase == state.PhaseAsked && !Remote(m.To):
 		return Mine // the worker that moved it died before anything was decided
 	}

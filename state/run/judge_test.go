@@ -62,6 +62,12 @@ func waitsForBob(c *state.Checkpoint) {
 	c.Mesh.Waits = []state.Wait{{Entity: "human.bob", TaskID: "t"}}
 }
 
+// arriving is a run that a receiver has stored, and not accepted yet.
+func arriving(c *state.Checkpoint) {
+	moving(state.PhaseStaged, "")(c)
+	c.Mesh.Owner, c.Mesh.Work = "", 0
+}
+
 func redelivered(c *state.Checkpoint) { c.Mesh.Redelivered = 2 }
 
 const paris = "https://paris.example/handoff"
@@ -115,6 +121,8 @@ func TestJudge(t *testing.T) {
 		"asked to move to a platform":                  {begun(moving(state.PhaseAsked, paris)), mine, noon, run.Moving},
 		"committed":                                    {begun(moving(state.PhaseCommitted, paris)), mine, noon, run.Moving},
 		"relaying":                                     {begun(moving(state.PhaseRelaying, paris)), mine, noon, run.Moving},
+		"on its way here":                              {begun(arriving), mine, noon, run.Later},
+		"on its way here, another task":                {begun(arriving), message(func(m *run.Message) { m.Same = false }), noon, run.Reused},
 		"exported":                                     {begun(moving(state.PhaseCommitted, intents.MigrateFile)), mine, noon, run.Parked},
 		"migrating without a migration":                {begun(status(aaif.RunMigrating)), mine, noon, run.Parked},
 		"another message of a captured run":            {begun(moving(state.PhaseCaptured, "b")), message(func(m *run.Message) { m.Seq = 8 }), noon, run.AskQueue},

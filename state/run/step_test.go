@@ -201,6 +201,7 @@ func TestNeeds(t *testing.T) {
 		"moves to paris, overdue": {begun(moving(state.PhaseCommitted, paris), late), run.NeedsQueue},
 		"exported":                {begun(moving(state.PhaseCommitted, intents.MigrateFile), late), run.NeedsNothing},
 		"captured for no place":   {begun(moving(state.PhaseCaptured, "")), run.NeedsNothing},
+		"on its way here":         {begun(arriving, late), run.NeedsNothing},
 		"migrating to no place":   {begun(status(aaif.RunMigrating)), run.NeedsNothing},
 		"completed":               {begun(status(aaif.RunCompleted), late), run.NeedsNothing},
 		"failed":                  {begun(status(aaif.RunFailed)), run.NeedsNothing},
