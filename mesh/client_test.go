@@ -199,34 +199,55 @@ func TestSendWithoutAWorkerSaysSoAtOnce(t *testing.T) {
 	}
 }
 
+// An agent ends a task at its timeout_ms. A sender that does not wait that long cancels the task.
 func TestSendEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	control := r.listen("aee.ctl.>")
-	r.listen("agent.silent")
-	client := r.node(mesh.Config{DefaultTimeout: 20 * time.Millisecond})
-	for name, prepare := range map[string]func(context.Context, *envelope.Envelope) (context.Context, context.CancelFunc){
-		"of the context": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 20*time.Millisecond)
-		},
-		"of the task": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
-			requiring(e, `{"timeout_ms":20}`)
-			return ctx, func() {}
-		},
-		"of the node": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
-			return ctx, func() {}
-		},
+	for name, c := range map[string]struct {
+		ctx      time.Duration // 0: no deadline
+		requires string
+		signed   bool // by another process
+		cancels  int
+	}{
+		"of the context":                    {ctx: 20 * time.Millisecond},
+		"of the context, after the task's":  {ctx: 40 * time.Millisecond, requires: `{"timeout_ms":20}`},
+		"of the context, before the task's": {ctx: 20 * time.Millisecond, requires: `{"timeout_ms":600000}`, cancels: 1},
+		"of the context, for a signed task": {ctx: 20 * time.Millisecond, signed: true, cancels: 1},
+		"of the task":                       {requires: `{"timeout_ms":20}`},
+		"of the task, signed":               {requires: `{"timeout_ms":20}`, signed: true},
+		"of the node":                       {},
+		"of the node, for a signed task":    {signed: true, cancels: 1},
 	} {
-		task := newTask("agent.silent", "code.review", `{}`)
-		ctx, cancel := prepare(t.Context(), task)
-		_, err := client.Send(ctx, task, mesh.SendOptions{})
-		cancel()
-		if codeOf(err) != envelope.CodeTimeout || !strings.HasPrefix(err.Error(), "E_TIMEOUT: agent.silent did not answer in time") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			control := r.listen("aee.ctl.>")
+			r.listen("agent.silent")
+			client := r.node(mesh.Config{DefaultTimeout: 20 * time.Millisecond})
+			task := newTask("agent.silent", "code.review", `{}`)
+			if c.requires != "" {
+				requiring(task, c.requires)
+			}
+			if c.signed {
+				signed(t, newKeys(t).signer("key-1", sign.Ed25519, ">"), task)
+			}
+			ctx := t.Context()
+			if c.ctx > 0 {
+				limited, cancel := context.WithTimeout(ctx, c.ctx)
+				defer cancel()
+				ctx = limited
+			}
+			_, err := client.Send(ctx, task, mesh.SendOptions{})
+			if codeOf(err) != envelope.CodeTimeout || !strings.HasPrefix(err.Error(), "E_TIMEOUT: agent.silent did not answer in time") {
+				t.Errorf("Send: %v", err)
+			}
+			settle(t, r.nc)
+			sent := drained(control)
+			equal(t, "cancels", len(sent), c.cancels)
+			for _, msg := range sent {
+				equal(t, "the command", parse(t, msg.Data).Intent, intents.TaskCancel)
+			}
+		})
 	}
-	settle(t, r.nc)
-	empty(t, "a deadline needs no cancel", control)
 }
 
 func TestAgentLearnsHowLongTheSenderWaits(t *testing.T) {

@@ -35,8 +35,8 @@ type SendOptions struct {
 	Retries int
 	// OnRetry, if set, is called before each retry.
 	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
-	// NoCancel leaves the task running when ctx is cancelled. By default
-	// Send then cancels the task.
+	// NoCancel leaves the task running when ctx ends. By default Send then cancels the task,
+	// unless the agent ends it by then: see requires.timeout_ms.
 	NoCancel bool
 }
 
@@ -45,7 +45,7 @@ type SendOptions struct {
 // returns a result envelope with a nil error. It returns an error envelope
 // together with an *[envelope.Error] that has FromPeer true. The task is signed if the node
 // has a signer. ctx needs no deadline: without one, the node's default timeout applies; with
-// one, Send writes it into requires.timeout_ms, unless that is set.
+// one, Send writes it into requires.timeout_ms, unless that is set or the task is signed already.
 func (c *Client) Send(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
 	if task.Type != envelope.TypeTask {
 		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
@@ -84,7 +84,7 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 	if err != nil {
 		return nil, err
 	}
-	deadline, stream, err := c.require(ctx, task, opts)
+	deadline, known, stream, err := c.require(ctx, task, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +99,14 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 	if err != nil && reply == nil {
 		switch {
 		case opts.NoCancel:
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+			if !known {
+				c.s.CancelSent(task)
+			}
 		case ctx.Err() != nil:
-			c.s.CancelSent(task, ctx.Err())
+			c.s.CancelSent(task)
 		case errors.Is(err, holders.ErrDied):
-			c.s.CancelSent(task, err) // the worker may only have lost its connection
+			c.s.CancelSent(task) // the worker may only have lost its connection
 		}
 		return nil, fault.ForPeer(sender.Failure(task, err))
 	}
@@ -114,11 +118,12 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 
 // require sets stream and timeout_ms in requires, unless the task is signed already. It returns
 // the time until which to wait: a little longer than the timeout, so that the agent's own
-// E_TIMEOUT arrives. stream reports whether stream envelopes will come.
-func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, stream bool, err error) {
+// E_TIMEOUT arrives. known reports whether the agent knows of it: the task's timeout ends no later.
+// stream reports whether stream envelopes will come.
+func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, known, stream bool, err error) {
 	have, err := task.Requirements()
 	if err != nil {
-		return deadline, false, err
+		return deadline, false, false, err
 	}
 	now := time.Now()
 	deadline, limited := ctx.Deadline()
@@ -133,25 +138,29 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 	case !limited:
 		deadline = now.Add(have.Timeout).Add(sender.Grace) // the sum of the two may be too long for a Duration
 	}
+	known = task.Sig == nil // the timeout is written below
+	if have.Timeout > 0 {
+		known = !now.Add(have.Timeout).After(deadline)
+	}
 	stream = have.Stream || opts.OnStream != nil
 	ask := stream && !have.Stream
 	if task.Sig != nil {
-		return deadline, stream, nil // requires is signed and cannot be changed
+		return deadline, known, stream, nil // requires is signed and cannot be changed
 	}
 	switch {
 	case !ask && timeout == 0:
-		return deadline, stream, nil
+		return deadline, known, stream, nil
 	case task.Requires == nil:
 		if !ask && timeout == c.cfg.DefaultTimeout {
 			task.Requires = c.defaultRequires
-			return deadline, stream, nil
+			return deadline, known, stream, nil
 		}
 		task.Requires = envelope.Requirements{Stream: ask, Timeout: timeout}.AppendJSON(nil)
-		return deadline, stream, nil
+		return deadline, known, stream, nil
 	}
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(task.Requires, &members); err != nil {
-		return deadline, stream, err
+		return deadline, known, stream, err
 	}
 	if ask {
 		members["stream"] = json.RawMessage("true")
@@ -160,7 +169,7 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 		members["timeout_ms"] = wire.MustJSON(timeout.Milliseconds())
 	}
 	task.Requires = wire.MustJSON(members)
-	return deadline, stream, nil
+	return deadline, known, stream, nil
 }
 
 // Post publishes an envelope to its addressee (field to) and does not wait for a reply: an

@@ -2,7 +2,6 @@ package sender
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -52,12 +51,9 @@ func (s *Sender) RequestControl(ctx context.Context, e *envelope.Envelope, wait 
 }
 
 // CancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
-// the cancel is lost, the deadline ends the task.
-func (s *Sender) CancelSent(task *envelope.Envelope, why error) {
+// the cancel is lost, the task's timeout ends it.
+func (s *Sender) CancelSent(task *envelope.Envelope) {
 	reason := "the sender no longer needs the answer"
-	if errors.Is(why, context.DeadlineExceeded) {
-		return // the agent knows the deadline
-	}
 	if s.PublishControl(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
 		_ = s.Conn.FlushTimeout(2 * time.Second)
 	}

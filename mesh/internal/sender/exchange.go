@@ -88,11 +88,11 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 			number = n
 		}
 		if err := onStream(reply); err != nil {
-			s.CancelSent(task, err)
+			s.CancelSent(task)
 			return nil, err
 		}
 		if x.Overflowed() {
-			s.CancelSent(task, errOverflow)
+			s.CancelSent(task)
 			return nil, errOverflow
 		}
 	}
