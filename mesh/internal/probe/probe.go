@@ -113,8 +113,12 @@ func (p *Prober) Leave(caller string) {
 }
 
 // Send probes a worker on its ping subject. It reports no error: a probe that cannot be sent
-// counts as unanswered.
+// counts as unanswered. Without a connection it sends nothing, because such probes would fill the
+// buffer in which replies wait for the connection.
 func (p *Prober) Send(caller, worker, ping string, again bool) {
+	if !p.conn.IsConnected() {
+		return
+	}
 	prefix, err := p.subscribed()
 	if err != nil {
 		return

@@ -101,3 +101,33 @@ func TestARedirectedAnswerOfJetStreamSaysNothingOfAWorker(t *testing.T) {
 		t.Errorf("%s and %d more found no responder, want gone alone", got, len(heard))
 	}
 }
+
+// Messages that a process publishes without a connection wait in a buffer of bounded size, in their
+// order. Probes would take the place of replies, and be sent before them when it is over.
+func TestProbesDoNotWaitForAConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	lost, back := make(chan struct{}, 1), make(chan struct{}, 1)
+	conn := natstest.Conn(t, srv, nats.DisconnectErrHandler(func(*nats.Conn, error) { lost <- struct{}{} }), nats.ReconnectHandler(func(*nats.Conn) { back <- struct{}{} }))
+	p := New(conn)
+	heard := make(chan string, 10)
+	caller := p.Join(func(worker string, _ bool) { heard <- worker })
+	p.Send(caller, "before", "ping.before", false)
+	if got := natstest.Within(t, "the answer to a probe", heard); got != "before" {
+		t.Errorf("%s is gone, want before", got)
+	}
+	srv.Close()
+	natstest.Within(t, "the disconnect", lost)
+	for range 3 {
+		p.Send(caller, "meanwhile", "ping.meanwhile", false)
+	}
+	if n, err := conn.Buffered(); n != 0 || err != nil {
+		t.Errorf("%d bytes of probes wait for the connection, %v", n, err)
+	}
+	natstest.Restart(t, srv)
+	natstest.Within(t, "the reconnect", back)
+	p.Send(caller, "after", "ping.after", false)
+	if got := natstest.Within(t, "the answer to a probe", heard); got != "after" {
+		t.Errorf("%s is gone, want after", got)
+	}
+}
