@@ -15,8 +15,8 @@ import (
 
 // durableLane is the durable lane of an agent, as its host sees it: a *lane.
 type durableLane interface {
-	// openQueue opens the lane's consumers.
-	openQueue()
+	// openQueue opens the lane's consumers, unless ctx ends.
+	openQueue(ctx context.Context)
 	// join starts the lane, now or when its streams exist.
 	join()
 	// stopDrawing stops drawing tasks. From now on a run is released at the end of its step.

@@ -183,7 +183,7 @@ func (h *host) start(ctx context.Context) (err error) {
 		// Open the queue before the worker can be discovered. Otherwise a durable task
 		// that calls this agent could find it online without a durable lane, and call it
 		// over the live lane.
-		h.durable.openQueue()
+		h.durable.openQueue(ctx)
 	}
 	var subs []*nats.Subscription
 	subscribe := func(subject, group string, handle nats.MsgHandler) {

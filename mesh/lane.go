@@ -95,10 +95,10 @@ const openPatience = 3 * time.Second
 
 // openQueue opens the consumers. If that fails now, the running lane retries it and
 // reports the failure.
-func (l *lane) openQueue() {
-	ctx, cancel := context.WithTimeout(l.ctx, openPatience)
+func (l *lane) openQueue(ctx context.Context) {
+	opening, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	if err := l.queue.Open(ctx); err != nil {
+	if err := l.queue.Open(opening); err != nil && ctx.Err() == nil {
 		l.host.log.Info("the durable lane is not available yet", "err", err)
 	}
 }
@@ -117,7 +117,7 @@ func (l *lane) join() {
 		defer close(done)
 		select {
 		case <-l.cfg.Ready:
-			l.openQueue()
+			l.openQueue(l.ctx)
 			l.start()
 		case <-over:
 		}

@@ -34,12 +34,18 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	if err != nil {
 		return err
 	}
-	n.starting <- struct{}{}
-	err = h.start(ctx)
-	<-n.starting
+	select {
+	case n.starting <- struct{}{}:
+		if err = ctx.Err(); err == nil {
+			err = h.start(ctx)
+		}
+		<-n.starting
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // it was stopped before the server answered
+		return nil // it was stopped before its turn came, or before the server answered
 	case err != nil:
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
