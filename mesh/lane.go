@@ -46,6 +46,7 @@ type lane struct {
 	slots      taskSlots // nil: no limit across the mesh
 	waits      *waits    // runs that wait for others
 	guardian   *guardian.Guardian
+	deaths     deaths
 	tended     *tender.Lane
 	down       atomic.Pointer[error]
 	unhealthy  bool                 // logged as not working; used by onHealth alone

@@ -3,6 +3,8 @@ package mesh
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -71,31 +73,79 @@ func (l *lane) askedToGuard(t *Task) {
 	}
 }
 
-// takeOver takes the runs from a dead worker and requeues them. It frees one of the worker's slots
+// takeOversAtOnce bounds the lists of runs that a lane reads at once for dead workers.
+const takeOversAtOnce = 2
+
+// deaths are the dead workers whose runs are to be taken over. Those that die while takeOversAtOnce
+// lists are read share the next one: a list may be long, and a guardian may be told of workers that
+// never were.
+type deaths struct {
+	mu      sync.Mutex
+	waiting []string // instances
+	reading int      // lists
+}
+
+// takeOver takes the runs from a dead worker, or leaves that to another call that is under way.
+func (l *lane) takeOver(ctx context.Context, instance string) {
+	d := &l.deaths
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.waiting, instance) {
+		d.waiting = append(d.waiting, instance)
+	}
+	if d.reading == takeOversAtOnce {
+		return
+	}
+	d.reading++
+	for len(d.waiting) > 0 {
+		dead := d.waiting
+		d.waiting = nil
+		d.mu.Unlock()
+		l.takeOverAll(ctx, dead)
+		d.mu.Lock()
+	}
+	d.reading--
+}
+
+// takeOverAll takes the runs from dead workers and requeues them. It frees one of a worker's slots
 // for each run, and the slots that the worker has not renewed in time. If the worker is alive
 // after all, a run may be executed twice until that worker notices; only during that time may the
 // agent exceed its limit. The live tasks of such a worker keep their slots while it renews them.
-func (l *lane) takeOver(ctx context.Context, instance string) {
-	runs := 0
+func (l *lane) takeOverAll(ctx context.Context, dead []string) {
+	runs := make(map[string]int, len(dead)) // by instance
+	for _, instance := range dead {
+		runs[instance] = 0
+	}
 	for rec, err := range l.records.open(ctx) {
 		if err != nil {
-			l.host.log.Warn("runs of a dead worker not listed: they resume when its lease ends", "worker", instance, "err", err)
+			l.host.log.Warn("runs of dead workers not listed: they resume when their leases end", "workers", len(dead), "err", err)
 			break
 		}
-		if h, err := rec.Header(); err != nil || h.Owner != instance || !run.Carried(h.Status) {
+		h, err := rec.Header()
+		if err != nil || !run.Carried(h.Status) {
 			continue
 		}
-		switch err := l.requeueOrphan(ctx, rec, instance); {
+		if _, ok := runs[h.Owner]; !ok {
+			continue
+		}
+		switch err := l.requeueOrphan(ctx, rec, h.Owner); {
 		case err == nil:
-			runs++
+			runs[h.Owner]++
 			l.tel.Recovered(l.host.Entity)
 		case !errors.Is(err, state.ErrChanged): // it has ended, or another worker was faster
-			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
+			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", h.Owner, "err", err)
 		}
 	}
-	if runs > 0 {
-		l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
+	for _, instance := range dead {
+		if n := runs[instance]; n > 0 {
+			l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", n)
+		}
+		l.freeSlots(ctx, instance, runs[instance])
 	}
+}
+
+// freeSlots frees as many slots of a dead worker as it had runs, and those that it has not renewed.
+func (l *lane) freeSlots(ctx context.Context, instance string, runs int) {
 	if l.slots == nil {
 		return
 	}
