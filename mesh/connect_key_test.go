@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -73,15 +72,17 @@ func TestNoKeyIsForTheConnectionAndForEnvelopes(t *testing.T) {
 		"creds":   {Creds: file("user.creds", creds)},
 		"context": {Options: []nats.Option{nats.UserJWTAndSeed(token, string(seed))}},
 	} {
-		c.URL, c.Wait = nowhere, time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		c.URL, c.OnStatus = nowhere, func(natsconn.Status) { cancel() } // one attempt is enough
 		c.SigningKeys = []sign.Key{shared, key, both.Key()}
-		if _, err := natsconn.Connect(t.Context(), c); !errors.Is(err, natsconn.ErrKeyServesTwice) {
+		if _, err := natsconn.Connect(ctx, c); !errors.Is(err, natsconn.ErrKeyServesTwice) {
 			t.Errorf("%s: %v, want ErrKeyServesTwice", name, err)
 		}
 		c.SigningKeys = c.SigningKeys[:2]
-		if _, err := natsconn.Connect(t.Context(), c); !errors.Is(err, nats.ErrNoServers) {
+		if _, err := natsconn.Connect(ctx, c); !errors.Is(err, nats.ErrNoServers) {
 			t.Errorf("%s, with other keys: %v, want a try to connect", name, err)
 		}
+		cancel()
 	}
 
 	// Who connects without a list is refused when the key is to sign.

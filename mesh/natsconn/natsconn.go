@@ -146,6 +146,9 @@ func (c Config) dial(ctx context.Context, opts []nats.Option) (*nats.Conn, error
 	case a := <-done:
 		return a.conn, a.err
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("%w: %w in time", nats.ErrNoServers, errUnanswered)
+		}
 		return nil, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
 	}
 }
