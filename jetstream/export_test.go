@@ -51,7 +51,15 @@ var ReadAck = api.ReadAck
 
 // PurgeRun deletes a run as a sweep does that read it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
-	return (&sweep{States: s}).purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
+	objects, err := usageOf(ctx, s.js, s.objects.Stream())
+	if err != nil {
+		return err
+	}
+	held, err := s.heldObjects(ctx, objects)
+	if err != nil {
+		return err
+	}
+	return (&sweep{States: s}).purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}}, held)
 }
 
 // DecodeScheduled decodes a delayed task of a mesh without a prefix.

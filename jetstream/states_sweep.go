@@ -48,7 +48,8 @@ type Swept struct {
 // with their history, the earliest first, failed ones last. A run must have a final
 // status in its [Note], must have ended some time ago, and its work message must be gone
 // from [StreamWork], so that it cannot be redelivered. Runs that have not ended, and
-// those without a work message in their note, stay until the bucket's maximum age.
+// those without a work message in their note, stay until the bucket's maximum age. If the
+// object store needs room, the objects of a run are deleted with it.
 //
 // It also deletes objects that no stored revision refers to: those of expired revisions, and those
 // of writers that crashed. It does not delete the records of handoffs: they expire when they are
@@ -118,6 +119,7 @@ func (o *SweepOptions) defaults() {
 type usage struct {
 	bytes, msgs uint64
 	limit       int64
+	last        uint64    // the last sequence
 	now         time.Time // by the server's clock
 }
 
@@ -130,7 +132,7 @@ func (u usage) share() float64 {
 
 func usageOf(ctx context.Context, js natsjs.JetStream, stream string) (usage, error) {
 	info, err := api.InfoOf(ctx, js, stream)
-	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, err
+	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.State.LastSeq, info.TimeStamp}, err
 }
 
 // evictBatch is how many runs are deleted at most before the size is read again.
@@ -144,21 +146,33 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
 	low := func(u usage) bool { return u.share() <= w.To }
+	var held heldObjects // if the object store needs room; otherwise a later sweep collects them
+	if !low(objects) {
+		var err error
+		if held, err = s.heldObjects(ctx, objects); err != nil {
+			return 0, fmt.Errorf("sweep: %w", err)
+		}
+	}
 	flush := func() (enough bool, err error) {
-		if err := w.purge(ctx, batch); err != nil {
+		if err := w.purge(ctx, batch, held); err != nil {
 			return false, err
 		}
 		count, batch = count+len(batch), batch[:0]
 		if records, err = usageOf(ctx, s.js, s.stream); err != nil {
 			return false, err
 		}
+		if held.of != nil {
+			if objects, err = usageOf(ctx, s.js, s.objects.Stream()); err != nil {
+				return false, err
+			}
+		}
 		return low(records) && low(objects), nil
 	}
 	var failed []stateMessage // they may be wanted for a retry, so they are deleted last
 	take := func(m stateMessage) (enough bool, err error) {
-		o, large := objectOf(m.Header)
+		large := held.bytes(m)
 		enough = low(records)
-		if enough && !large {
+		if enough && large == 0 {
 			return false, nil // only the object store needs room
 		}
 		if !m.note() {
@@ -166,9 +180,7 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 				return false, err
 			}
 		}
-		if large {
-			objects.bytes -= min(objects.bytes, uint64(o.Size))
-		}
+		objects.bytes -= min(objects.bytes, large)
 		if messages == nil {
 			subjects, err := api.Subjects(ctx, s.js, s.stream, s.pattern(">"))
 			if err != nil {
@@ -241,8 +253,8 @@ func (m stateMessage) stored() int {
 }
 
 // purge deletes runs, several at once, up to the revision that was read: a run that was
-// written again meanwhile stays.
-func (w *sweep) purge(ctx context.Context, runs []stateMessage) error {
+// written again meanwhile stays. It also deletes the objects of the runs that hold some.
+func (w *sweep) purge(ctx context.Context, runs []stateMessage, held heldObjects) error {
 	const workers = 16
 	next := make(chan stateMessage)
 	var wg sync.WaitGroup
@@ -251,10 +263,9 @@ func (w *sweep) purge(ctx context.Context, runs []stateMessage) error {
 	for range min(workers, len(runs)) {
 		wg.Go(func() {
 			for m := range next {
-				err := api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.pattern(stateKey(m.id)), "seq": m.last + 1}, nil)
-				if err != nil {
+				if err := w.purgeRun(ctx, m, held); err != nil {
 					mu.Lock()
-					failed = api.Explain(w.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
+					failed = err
 					mu.Unlock()
 				}
 			}
@@ -266,6 +277,41 @@ func (w *sweep) purge(ctx context.Context, runs []stateMessage) error {
 	close(next)
 	wg.Wait()
 	return failed
+}
+
+// purgeRun deletes the objects at once, and does not leave them to a later search for objects without
+// references: until they are old enough for that, the store would still be full, and each sweep
+// would delete further runs.
+func (w *sweep) purgeRun(ctx context.Context, m stateMessage, held heldObjects) error {
+	key := stateKey(m.id)
+	var objects map[string]bool
+	var err error
+	if held.of[key] > 0 {
+		if objects, err = w.references(ctx, key); err != nil {
+			return err
+		}
+	}
+	err = api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.pattern(key), "seq": m.last + 1}, nil)
+	if err != nil {
+		return api.Explain(w.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	needed, err := w.references(ctx, key) // by newer revisions
+	if err != nil {
+		return err
+	}
+	for name := range objects {
+		// An error is one of the sweep: with objects that it cannot delete it would delete run after run.
+		if of, ours := w.keyOfObject(name); !ours || of != key || needed[name] {
+			continue
+		}
+		if err := w.objects.Delete(ctx, name, held.last); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // delivered finds out which work messages are gone.
@@ -337,9 +383,8 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 	count := 0
 	kept := map[string]map[string]bool{} // objects that the revisions of a run refer to, by its key
 	for name, subj := range names {
-		rest, ours := strings.CutPrefix(name, s.object)
-		key, _, _ := strings.Cut(rest, "/")
-		if _, err := stateID(key); !ours || err != nil {
+		key, ours := s.keyOfObject(name)
+		if !ours {
 			continue
 		}
 		// Check the age first: a record that refers to a younger object may be about to

@@ -11,7 +11,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -170,6 +172,113 @@ func TestSweepStopsHalfWay(t *testing.T) {
 				t.Errorf("%d runs of %d were deleted, and %q are left", swept.Runs, len(want), left)
 			}
 		})
+	}
+}
+
+// A sweep of a full object store counts all objects of the runs that it deletes, not only those of
+// their newest revisions, so it stops when the store is half empty.
+func TestSweepOfObjectsStopsHalfWay(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	for name, last := range map[string]func(run int) int{
+		"large":                func(int) int { return 300 << 10 },
+		"every second's small": func(run int) int { return 1<<10 + (run+1)%2*299<<10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, used := openObjects(t)
+			var want []string
+			for run := 0; used() < 12<<20+512<<10; run++ {
+				id, rev := state.ID{Entity: "agent.x", Run: fmt.Sprintf("%04d", run)}, uint64(0)
+				for range 7 {
+					rev = putRun(t, s, id, rev, make([]byte, 300<<10), jetstream.Note{Status: "running", Work: 1})
+				}
+				putRun(t, s, id, rev, make([]byte, last(run)), jetstream.Note{Status: "completed", Work: 1})
+				want = append(want, id.Run)
+			}
+			swept, err := s.Sweep(testContext(t), atOnce)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := used(); left < 5<<20 || left > 8<<20 {
+				t.Errorf("%d bytes are left, of 16 MiB", left)
+			}
+			left := runs(t, s)
+			if swept.Runs == 0 || len(left) == 0 || !slices.Equal(left, want[swept.Runs:]) {
+				t.Errorf("%d runs of %d were deleted, and %q are left", swept.Runs, len(want), left)
+			}
+			for _, run := range left {
+				if h, err := s.History(testContext(t), state.ID{Entity: "agent.x", Run: run}); err != nil || len(h) != 8 {
+					t.Errorf("run %s has %d revisions, %v", run, len(h), err)
+				}
+			}
+		})
+	}
+}
+
+// A sweep deletes the objects of the runs that it deletes, however young they are: otherwise the
+// store would stay full, and each further sweep would delete more runs.
+func TestSweepOfObjectsFreesThem(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	s, used := openObjects(t)
+	for run := range 43 {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprintf("%04d", run)}, 0, make([]byte, 300<<10), jetstream.Note{Status: "completed", Work: 1})
+	}
+	for sweep, want := range []int{16, 0} {
+		swept, err := s.Sweep(testContext(t), jetstream.SweepOptions{Keep: time.Nanosecond})
+		if err != nil || swept.Runs != want || used() > 8<<20 {
+			t.Errorf("sweep %d: %+v, %v; %d bytes are used, of 16 MiB", sweep+1, swept, err, used())
+		}
+	}
+}
+
+// The objects of a run that was written again while a sweep examined it stay if its newer
+// revisions refer to them.
+func TestSweepKeepsTheObjectsOfReopenedRuns(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	data := make([]byte, 300<<10)
+	first := putRun(t, s, id, 0, data, jetstream.Note{Status: "running"})
+	ended := putRun(t, s, id, first, data, jetstream.Note{Status: "failed", Work: 1})
+	msg, err := jetstream.LastOn(testContext(t), js, "KV_aee_state", "$KV.aee_state.agent.x.r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A writer that did not learn that its record was stored writes a further one for the same object.
+	header := nats.Header{jetstream.HeaderObject: msg.Header[jetstream.HeaderObject]}
+	if _, err := js.PublishMsg(testContext(t), &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	again := putRun(t, s, id, ended+1, data, jetstream.Note{Status: "running", Work: 2})
+	if err := jetstream.PurgeRun(testContext(t), s, id, ended); err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.History(testContext(t), id)
+	if err != nil || len(h) != 2 || h[1].Revision != again || len(h[0].Data) != len(data) || len(h[1].Data) != len(data) {
+		t.Errorf("history of %d, %v", len(h), err)
+	}
+	stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := stream.CachedInfo().State.Msgs; left != 2*3 {
+		t.Errorf("%d chunks are left, want those of two objects", left)
+	}
+}
+
+// openObjects returns states whose object store has 16 MiB, and how much of it is used.
+func openObjects(t *testing.T) (*jetstream.States, func() int) {
+	t.Helper()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.ObjectsState: {MaxBytes: 16 << 20}}})
+	return jetstream.NewStates(js, subject.Map{}), func() int {
+		stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(stream.CachedInfo().State.Bytes)
 	}
 }
 
