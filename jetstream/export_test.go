@@ -164,3 +164,12 @@ func Fenced(store any) bool {
 
 // Joined makes a lane one of a notifier's until leave is called.
 func Joined(n *Notifier, l *Lane) (leave func()) { return n.join(l) }
+
+// Reregistering sets the pause between a notifier's looks for the records of its lanes.
+func Reregistering(n *Notifier, every time.Duration) *Notifier {
+	n.register = every
+	return n
+}
+
+// Looks reports whether a notifier looks for the records of its lanes.
+func Looks(n *Notifier) bool { return !n.unlisted.Load() }

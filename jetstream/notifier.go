@@ -22,17 +22,23 @@ import (
 // And about once a second the notifier asks the server which subjects hold messages,
 // with one request for each stream, however many lanes there are. That finds what a
 // subscription cannot: redeliveries, delayed tasks that fall due, and lost messages.
+//
+// Once a minute, and after a reconnect, it also looks whether [BucketLanes] still has the
+// records of its lanes, and registers those that are missing.
 type Notifier struct {
 	q     *Queue
 	rings chan *nats.Msg // of the subscriptions of all lanes
 	soon  chan struct{}  // wakes the poll
 
 	every, linger time.Duration // pollEvery, and see lane_sleep.go
+	register      time.Duration // registerEvery
 
 	// A user may lack permission to subscribe, or to ask for a stream's subjects. Then
 	// the poll alone wakes, or the lanes do not sleep.
 	mute  atomic.Bool
 	blind [watchedStreams]atomic.Bool
+	// Nor may it perhaps see or write what is recorded of its lanes.
+	unlisted atomic.Bool
 
 	mu      sync.Mutex
 	lanes   map[string]map[*Lane]struct{} // by entity
@@ -80,7 +86,7 @@ const (
 // NewNotifier returns a notifier for lanes of the queue. It does no I/O.
 func (q *Queue) NewNotifier() *Notifier {
 	return &Notifier{
-		q: q, rings: make(chan *nats.Msg, maxRings), soon: make(chan struct{}, 1), every: pollEvery, linger: linger,
+		q: q, rings: make(chan *nats.Msg, maxRings), soon: make(chan struct{}, 1), every: pollEvery, linger: linger, register: registerEvery,
 		lanes: map[string]map[*Lane]struct{}{}, awake: map[*Lane]struct{}{},
 	}
 }
@@ -121,6 +127,7 @@ func (n *Notifier) begin() {
 	var running sync.WaitGroup
 	running.Go(func() { n.hear(ctx) })
 	running.Go(func() { n.watch(ctx) })
+	running.Go(func() { n.keepRegistered(ctx) })
 	n.end = func() {
 		cancel()
 		running.Wait()

@@ -80,7 +80,7 @@ type Retired struct {
 
 // Retire deletes what an entity's workers have left on the server: its consumers, its
 // slots, and the record of its durable lane. Messages, runs and dead letters stay. A worker of the entity recreates what it
-// needs. It needs permission for $JS.API.CONSUMER.DELETE of the consumers and
+// needs: the record within about a minute. It needs permission for $JS.API.CONSUMER.DELETE of the consumers and
 // $JS.API.STREAM.PURGE of the buckets [BucketSlots] and [BucketLanes].
 func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity string) (Retired, error) {
 	out := Retired{Consumers: []string{}}
