@@ -218,7 +218,7 @@ const (
 // bucket. It fails at once if the bucket does not exist or may not be read, and later
 // only when the connection is closed for good.
 func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry), ready func()) error {
-	w := &bucketWatch{b: b, changed: changed, known: map[string]uint64{}}
+	w := &bucketWatch{b: b, changed: changed, known: map[string]reported{}}
 	if err := w.anew(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
@@ -254,10 +254,10 @@ func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry)
 type bucketWatch struct {
 	b       *kvBucket
 	changed func(string, kvEntry)
-	known   map[string]uint64 // the revisions last passed to changed, of the ids that exist
-	end     uint64            // the last sequence that was read
-	at      time.Time         // of that message
-	doubts  int               // how often in a row the bucket seemed to end before that
+	known   map[string]reported // what was last passed to changed, of the ids that exist
+	end     uint64              // the last sequence that was read
+	at      time.Time           // of that message
+	doubts  int                 // how often in a row the bucket seemed to end before that
 }
 
 // mostDoubts is how often in a row what the bucket has is not believed.
@@ -314,10 +314,10 @@ func (w *bucketWatch) more(ctx context.Context) error {
 		return w.b.explain(err, "watch %s", w.b.name)
 	}
 	switch {
-	case m.Seq == w.end:
+	case m.Seq == w.end && m.Time.Equal(w.at):
 		w.doubts = 0
 		return nil
-	case m.Seq < w.end: // the bucket was recreated, or its last message was deleted
+	case m.Seq <= w.end: // the bucket was recreated, or its last message was deleted
 		return w.anew(ctx)
 	}
 	for m, err := range api.Scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
@@ -336,17 +336,18 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	return nil
 }
 
-// entry passes an entry to changed, unless changed knows this revision. It does not call
-// changed after ctx has ended.
+// entry passes an entry to changed, unless changed knows it. It does not call changed after ctx
+// has ended.
 func (w *bucketWatch) entry(ctx context.Context, id string, e kvEntry) {
-	revision, known := w.known[id]
+	was, known := w.known[id]
+	now := reported{e.revision, e.created.UnixNano()}
 	switch {
 	case ctx.Err() != nil:
 	case e.gone && known:
 		delete(w.known, id)
 		w.changed(id, e)
-	case !e.gone && revision != e.revision:
-		w.known[id] = e.revision
+	case !e.gone && was != now:
+		w.known[id] = now
 		w.changed(id, e)
 	}
 }

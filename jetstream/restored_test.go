@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -297,4 +298,40 @@ func TestAWatchEndsThoughItsBucketIsGone(t *testing.T) {
 	if err := natstest.Within(t, "the end of the watch", ended); err != nil {
 		t.Error(err)
 	}
+}
+
+// A user who may create no consumer polls, and learns of another record under the same sequence, too.
+func TestAPollingWatchReportsTheRunsOfABucketThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	s.Fence()
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	putRun(t, s, id, 0, []byte("lost"), jetstream.Note{})
+	heard := make(chan string, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if err := s.Watch(ctx, id, func(r state.Record) { heard <- string(r.Data) }); err != nil {
+			t.Error(err)
+		}
+	})
+	defer watching.Wait()
+	defer cancel()
+	wait := func(want string) {
+		t.Helper()
+		for got := ""; got != want; {
+			select {
+			case got = <-heard:
+			case <-time.After(patience):
+				t.Fatalf("it does not report %q", want)
+			}
+		}
+	}
+	wait("lost")
+	if err := js.DeleteStream(testContext(t), "KV_aee_state"); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, js, jetstream.Options{Only: states})
+	putRun(t, s, id, 0, []byte("new"), jetstream.Note{})
+	wait("new")
 }

@@ -49,12 +49,13 @@ const nameLook = 500 * time.Millisecond
 // watchByName is Watch for a user who may not create a consumer: it polls the runs, and
 // reports revisions that it has not seen.
 func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Record)) error {
-	known := map[state.ID]uint64{}
+	known := map[state.ID]reported{}
 	look := func() error {
 		there := map[state.ID]bool{}
 		tell := func(r state.Record) {
-			if there[r.ID] = true; known[r.ID] != r.Revision {
-				known[r.ID] = r.Revision
+			now := reported{r.Revision, r.Time.UnixNano()}
+			if there[r.ID] = true; known[r.ID] != now {
+				known[r.ID] = now
 				fn(r)
 			}
 		}
@@ -73,10 +74,10 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 				tell(r)
 			}
 		}
-		for gone, revision := range known {
+		for gone, was := range known {
 			if !there[gone] {
 				delete(known, gone)
-				fn(state.Record{ID: gone, Revision: revision + 1, Time: time.Now()})
+				fn(state.Record{ID: gone, Revision: was.revision + 1, Time: time.Now()})
 			}
 		}
 		return nil

@@ -461,6 +461,36 @@ func TestWatchSurvivesTheLossOfItsBucket(t *testing.T) {
 	waitFor(t, "the new record", w.is(map[string]string{"new": "1"}))
 }
 
+// The sequences of a bucket that was made again start again, so a record of it may have the sequence
+// of another one that the watcher knows: that of the last record, or of an earlier one.
+func TestWatchReportsOtherRecordsOfTheSameSequence(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	put(t, keys, "k", "valid")
+	w := startWatch(t, keys)
+	waitFor(t, "the record", w.is(map[string]string{"k": "valid"}))
+	again := func(later ...string) {
+		t.Helper()
+		if err := js.DeleteStream(testContext(t), "KV_aee_keys"); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, js, jetstream.Options{})
+		put(t, keys, "k", "revoked "+fmt.Sprint(len(later)))
+		for _, id := range later {
+			put(t, keys, id, "later")
+		}
+	}
+	again()
+	waitFor(t, "the last record", w.is(map[string]string{"k": "revoked 0"}))
+	again("l")
+	natstest.Restart(t, srv) // else the whole bucket is read only once a minute
+	waitFor(t, "an earlier record", w.is(map[string]string{"k": "revoked 1", "l": "later"}))
+}
+
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	js := start(t)

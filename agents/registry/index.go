@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
@@ -15,6 +16,7 @@ import (
 type Card struct {
 	Key      string
 	Revision uint64
+	Time     time.Time // when the registry stored it
 	Entity   string
 	AgentID  string
 	Aliases  []string
@@ -26,7 +28,7 @@ type Card struct {
 // CardOf returns the card of an entry.
 func CardOf(e *Entry) Card {
 	r := &e.Record
-	return Card{e.Key, e.Revision, r.Entity, r.AgentID, r.Aliases, r.Name, r.Version, r.Skills}
+	return Card{e.Key, e.Revision, e.Time, r.Entity, r.AgentID, r.Aliases, r.Name, r.Version, r.Skills}
 }
 
 // Index finds registrations by their names. The zero value is empty. It is not

@@ -25,18 +25,25 @@ type cell struct {
 type fetched struct {
 	def     *aaif.Definition
 	err     error
-	version uint64    // the registration's revision when it was fetched
+	version version   // of the registration when it was fetched
 	until   time.Time // when it expires; zero: when the version changes
 	known   bool
 }
 
-func (f *fetched) fresh(version uint64) bool {
-	return f.known && f.version == version && (f.until.IsZero() || time.Now().Before(f.until))
+// version names one registration. A bucket that was made again has another one with the same
+// revision. A definition that is not registered has none.
+type version struct {
+	revision uint64
+	stored   int64 // the time, in nanoseconds
+}
+
+func (f *fetched) fresh(of version) bool {
+	return f.known && f.version == of && (f.until.IsZero() || time.Now().Before(f.until))
 }
 
 // cached returns a cached definition, or fetches it; concurrent callers wait
 // for the same fetch.
-func (d *Directory) cached(ctx context.Context, key string, version uint64, fetch func(context.Context) (*aaif.Definition, time.Duration, error)) fetched {
+func (d *Directory) cached(ctx context.Context, key string, of version, fetch func(context.Context) (*aaif.Definition, time.Duration, error)) fetched {
 	d.mu.Lock()
 	c := d.cells[key]
 	if c == nil {
@@ -51,7 +58,7 @@ func (d *Directory) cached(ctx context.Context, key string, version uint64, fetc
 	}
 	got := c.got
 	d.mu.Unlock()
-	if got.fresh(version) {
+	if got.fresh(of) {
 		return got
 	}
 	select {
@@ -63,11 +70,11 @@ func (d *Directory) cached(ctx context.Context, key string, version uint64, fetc
 	d.mu.Lock()
 	got = c.got
 	d.mu.Unlock()
-	if got.fresh(version) {
+	if got.fresh(of) {
 		return got
 	}
 	def, keep, err := fetch(ctx)
-	got = fetched{def: def, err: err, version: version, known: ctx.Err() == nil}
+	got = fetched{def: def, err: err, version: of, known: ctx.Err() == nil}
 	if keep > 0 {
 		got.until = time.Now().Add(keep)
 	}
@@ -83,7 +90,7 @@ func (v *View) file(ctx context.Context, ref, rest string) (orchestrate.Member, 
 	if err != nil {
 		return orchestrate.Member{}, unknown(ref, "it names no file here", "such a one is file:///srv/agents/x.yaml, or file:x.yaml beside the document", err)
 	}
-	got := v.dir.cached(ctx, "file:"+name, 0, func(context.Context) (*aaif.Definition, time.Duration, error) {
+	got := v.dir.cached(ctx, "file:"+name, version{}, func(context.Context) (*aaif.Definition, time.Duration, error) {
 		data, at, err := v.dir.cfg.Policy.ReadFile(name, aaif.DefaultMaxBytes)
 		if err != nil {
 			return nil, fileFresh, err
@@ -126,7 +133,7 @@ func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, er
 		return orchestrate.Member{}, unknown(ref, "its definition may not be fetched", "", err)
 	}
 	at.Fragment = ""
-	got := d.cached(ctx, at.String(), 0, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
+	got := d.cached(ctx, at.String(), version{}, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
 		client, err := d.cfg.Policy.Client(outbound.Options{Timeout: fetchTime, MaxResponse: aaif.DefaultMaxBytes})
 		if err != nil {
 			return nil, failureFresh, err

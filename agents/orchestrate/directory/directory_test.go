@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -403,6 +404,44 @@ func TestARegistrationThatChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the removal is seen", func() bool { return strings.HasPrefix(find(t, v, id), "nobody: ") })
+}
+
+// remade is a registry that is made again: then the revisions of its registrations are those of others.
+type remade struct {
+	registry.Mem
+	again atomic.Pointer[registry.Mem]
+}
+
+func (r *remade) now() registry.Registry {
+	if again := r.again.Load(); again != nil {
+		return again
+	}
+	return &r.Mem
+}
+
+func (r *remade) List(ctx context.Context) ([]registry.Entry, error) { return r.now().List(ctx) }
+
+func (r *remade) Get(ctx context.Context, key string) (registry.Entry, error) {
+	return r.now().Get(ctx, key)
+}
+
+func TestARegistrationOfTheSameRevisionIsReadAgain(t *testing.T) {
+	t.Parallel()
+	role := func(role string) *aaif.Document {
+		return document(t, id, "One", `,"orchestration":{"role":"`+role+`"}`)
+	}
+	reg := &remade{}
+	dir := directory.New(directory.Config{})
+	dir.Use(&town{}, reg)
+	v := dir.For(directory.Asker{})
+	register(t, reg, role("router"), registry.Options{}, 0)
+	if got := find(t, v, id); got != "agent.one "+id+" router" {
+		t.Error(got)
+	}
+	again := &registry.Mem{}
+	register(t, again, role("synthesizer"), registry.Options{}, 0)
+	reg.again.Store(again)
+	until(t, "the other registration is read", func() bool { return find(t, v, id) == "agent.one "+id+" synthesizer" })
 }
 
 func until(t testing.TB, what string, ok func() bool) {

@@ -122,7 +122,7 @@ func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.De
 	d.mu.Lock()
 	r := d.registry
 	d.mu.Unlock()
-	got := d.cached(ctx, "nats:"+card.Key, card.Revision, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
+	got := d.cached(ctx, "nats:"+card.Key, version{card.Revision, card.Time.UnixNano()}, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		e, err := r.Get(ctx, card.Key)
