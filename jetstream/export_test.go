@@ -173,3 +173,17 @@ func Reregistering(n *Notifier, every time.Duration) *Notifier {
 
 // Looks reports whether a notifier looks for the records of its lanes.
 func Looks(n *Notifier) bool { return !n.unlisted.Load() }
+
+// Evicted returns the order in which a sweep at a time deletes runs with these newest messages.
+func Evicted(all []Message, now time.Time, keep time.Duration) (seqs []uint64) {
+	var runs []stateMessage
+	for _, m := range all {
+		runs = append(runs, stateMessage{Message: m})
+	}
+	for _, group := range evictable(runs, now, keep) {
+		for _, m := range group {
+			seqs = append(seqs, m.Seq)
+		}
+	}
+	return seqs
+}

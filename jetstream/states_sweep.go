@@ -168,7 +168,6 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 		}
 		return low(records) && low(objects), nil
 	}
-	var failed []stateMessage // they may be wanted for a retry, so they are deleted last
 	take := func(m stateMessage) (enough bool, err error) {
 		large := held.bytes(m)
 		enough = low(records)
@@ -200,42 +199,39 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
-	for _, m := range all {
-		if !m.note() || records.now.Sub(m.Time) < w.Keep {
-			continue
-		}
-		if enough, err := take(m); enough || err != nil {
-			return count, err
-		}
-	}
-	if len(batch) > 0 {
-		if enough, err := flush(); enough || err != nil {
-			return count, err
-		}
-	}
-	for _, m := range all {
-		if records.now.Sub(m.Time) < w.Keep {
-			break // all that follow are newer
-		}
-		switch {
-		case m.status() == aaif.RunFailed:
-			failed = append(failed, m)
-		case state.Terminal(m.status()):
+	for _, group := range evictable(all, records.now, w.Keep) {
+		for _, m := range group {
 			if enough, err := take(m); enough || err != nil {
 				return count, err
 			}
 		}
-	}
-	if enough, err := flush(); enough || err != nil {
-		return count, err
-	}
-	for _, m := range failed {
-		if enough, err := take(m); enough || err != nil {
-			return count, err
+		if len(batch) > 0 {
+			if enough, err := flush(); enough || err != nil {
+				return count, err
+			}
 		}
 	}
-	_, err = flush()
-	return count, err
+	return count, nil
+}
+
+// evictable returns the notes, the runs that ended and the failed ones among messages that are
+// older than keep, each in the order of the messages. Failed runs may be wanted for a retry, so
+// they are deleted last.
+func evictable(all []stateMessage, now time.Time, keep time.Duration) (groups [3][]stateMessage) {
+	for _, m := range all {
+		if now.Sub(m.Time) < keep {
+			continue // later ones may be older: the clocks of the stream's leaders may differ
+		}
+		switch {
+		case m.note():
+			groups[0] = append(groups[0], m)
+		case m.status() == aaif.RunFailed:
+			groups[2] = append(groups[2], m)
+		case state.Terminal(m.status()):
+			groups[1] = append(groups[1], m)
+		}
+	}
+	return groups
 }
 
 // stored returns about how many bytes a message of a run takes in the stream. Only its headers

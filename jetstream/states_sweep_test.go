@@ -343,6 +343,35 @@ func TestSweepCollectsOrphans(t *testing.T) {
 	}
 }
 
+// Runs are deleted in the order in which they were stored. One whose time is in the future, because
+// the clock of the stream's leader was wrong, stays until then, and keeps none behind it.
+func TestSweepDeletesTheEarliestFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var all []jetstream.Message
+	add := func(age time.Duration, header ...string) {
+		m := jetstream.Message{Seq: uint64(len(all) + 1), Time: now.Add(-age), Data: []byte("{}"), Header: nats.Header{}}
+		for i := 0; i < len(header); i += 2 {
+			m.Header.Set(header[i], header[i+1])
+		}
+		all = append(all, m)
+	}
+	add(time.Hour, jetstream.HeaderStatus, "failed")
+	add(time.Hour, jetstream.HeaderStatus, "completed")
+	add(time.Hour, jetstream.HeaderStatus, "running")
+	add(-365*24*time.Hour, jetstream.HeaderStatus, "completed") // the clock is right again after that
+	add(-365*24*time.Hour, natsjs.MsgTTLHeader, "3600", jetstream.HeaderStatus, "paused")
+	add(50*time.Minute, jetstream.HeaderStatus, "completed")
+	add(40*time.Minute, natsjs.MsgTTLHeader, "3600", jetstream.HeaderStatus, "paused")
+	add(30*time.Minute, natsjs.MsgTTLHeader, "3600", jetstream.HeaderStatus, "completed")
+	add(20*time.Minute, jetstream.HeaderStatus, "failed")
+	add(10 * time.Minute)
+	add(time.Minute, jetstream.HeaderStatus, "completed")
+	if got, want := jetstream.Evicted(all, now, 2*time.Minute), []uint64{7, 2, 6, 8, 1, 9}; !slices.Equal(got, want) {
+		t.Errorf("deleted are %d, want %d", got, want)
+	}
+}
+
 // The records of handoffs have a time to live, as commands for tasks that have not started
 // have. They are needed until then.
 func TestSweepDeletesNoHandoffs(t *testing.T) {
