@@ -146,9 +146,16 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
 	low := func(u usage) bool { return u.share() <= w.To }
+	all, err := s.newest(ctx, "")
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	groups := evictable(all, records.now, w.Keep)
+	if len(groups[0])+len(groups[1])+len(groups[2]) == 0 {
+		return 0, nil
+	}
 	var held heldObjects // if the object store needs room; otherwise a later sweep collects them
 	if !low(objects) {
-		var err error
 		if held, err = s.heldObjects(ctx, objects); err != nil {
 			return 0, fmt.Errorf("sweep: %w", err)
 		}
@@ -195,11 +202,7 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 		}
 		return flush()
 	}
-	all, err := s.newest(ctx, "")
-	if err != nil {
-		return 0, fmt.Errorf("sweep: %w", err)
-	}
-	for _, group := range evictable(all, records.now, w.Keep) {
+	for _, group := range groups {
 		for _, m := range group {
 			if enough, err := take(m); enough || err != nil {
 				return count, err

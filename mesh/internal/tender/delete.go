@@ -21,14 +21,21 @@ func (t *Tender) deleteEnded(ctx context.Context) {
 	if !ok {
 		return
 	}
-	const every = 5 * time.Second
-	for pause.For(ctx, every/2+rand.N(every)) {
+	const every, most = 5 * time.Second, 2 * time.Minute
+	for wait := every; pause.For(ctx, wait/2+rand.N(wait)); {
+		began := time.Now()
+		wait = every
 		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
 		if err != nil {
 			t.cfg.Log.Debug("store of runs not swept", "err", err)
 			continue
 		}
 		t.cfg.Filled(swept.Used)
+		// A nearly full store without a run that may be deleted is read completely. Runs will end, or get
+		// old enough, so the pause is bounded.
+		if swept.Runs == 0 && swept.Objects == 0 {
+			wait = max(every, min(20*time.Since(began), most))
+		}
 		if swept.Runs > 0 {
 			t.cfg.Log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
 		}

@@ -327,3 +327,51 @@ func TestEndedRunsAreRemoved(t *testing.T) {
 		}
 	})
 }
+
+// slow is a store whose sweeps take a while.
+type slow struct {
+	state.Store
+	took  time.Duration
+	swept jetstream.Swept
+	began []time.Time
+}
+
+func (s *slow) Sweep(context.Context, jetstream.SweepOptions) (jetstream.Swept, error) {
+	s.began = append(s.began, time.Now())
+	time.Sleep(s.took)
+	return s.swept, nil
+}
+
+// A store that is nearly full, and has no run that may be deleted, is read completely by each sweep.
+// The pause after such a sweep grows with what it took, to a bound. A sweep that deletes something,
+// or is short, is soon followed by the next one.
+func TestSweepsThatDeleteNothingTakeASmallPartOfTheTime(t *testing.T) {
+	for name, of := range map[string]struct {
+		store       *slow
+		least, most time.Duration // between two sweeps
+	}{
+		"short":                 {&slow{took: 50 * time.Millisecond}, 2 * time.Second, 8 * time.Second},
+		"long":                  {&slow{took: 2 * time.Second}, 22 * time.Second, 62 * time.Second},
+		"very long":             {&slow{took: time.Minute}, 2 * time.Minute, 4 * time.Minute},
+		"runs were deleted":     {&slow{took: 2 * time.Second, swept: jetstream.Swept{Runs: 1}}, 4 * time.Second, 10 * time.Second},
+		"an object was deleted": {&slow{took: 2 * time.Second, swept: jetstream.Swept{Objects: 1}}, 4 * time.Second, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, Config{Sweep: time.Hour, States: of.store, Filled: func(float64) {}})
+				l := r.lane("agent.a")
+				r.Add(l)
+				time.Sleep(time.Hour)
+				r.Remove(l)
+				if len(of.store.began) < 10 {
+					t.Errorf("%d sweeps in an hour", len(of.store.began))
+				}
+				for i, at := range of.store.began[1:] {
+					if pause := at.Sub(of.store.began[i]); pause < of.least || pause > of.most {
+						t.Errorf("sweep %d began %v after the one before", i+1, pause)
+					}
+				}
+			})
+		})
+	}
+}
