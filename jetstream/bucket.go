@@ -218,14 +218,21 @@ const (
 // bucket. It fails at once if the bucket does not exist or may not be read, and later
 // only when the connection is closed for good.
 func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry), ready func()) error {
-	w := &bucketWatch{b: b, changed: changed, known: map[string]reported{}}
+	return b.newWatch(changed).run(ctx, ready)
+}
+
+func (b *kvBucket) newWatch(changed func(id string, e kvEntry)) *bucketWatch {
+	return &bucketWatch{b: b, changed: changed, known: map[string]reported{}, bounded: api.Bounded}
+}
+
+func (w *bucketWatch) run(ctx context.Context, ready func()) error {
 	if err := w.anew(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if ready != nil {
 		ready()
 	}
-	nc := b.js.Conn()
+	nc := w.b.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
 	tick, again := time.NewTicker(watchLook), time.NewTicker(watchAnew)
@@ -243,7 +250,7 @@ func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry)
 		case <-tick.C:
 		}
 		if nc.IsClosed() {
-			return fmt.Errorf("watch %s: %w", b.name, nats.ErrConnectionClosed)
+			return fmt.Errorf("watch %s: %w", w.b.name, nats.ErrConnectionClosed)
 		}
 		if look(ctx) == nil {
 			look = w.more
@@ -258,6 +265,9 @@ type bucketWatch struct {
 	end     uint64              // the last sequence that was read
 	at      time.Time           // of that message
 	doubts  int                 // how often in a row the bucket seemed to end before that
+
+	// bounded is [api.Bounded]. It bounds the requests of a read, and not the reports of what was read.
+	bounded func(context.Context) (context.Context, context.CancelFunc)
 }
 
 // mostDoubts is how often in a row what the bucket has is not believed.
@@ -268,9 +278,9 @@ var errBehind = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
 
 // anew reads the whole bucket and reports the differences.
 func (w *bucketWatch) anew(ctx context.Context) error {
-	ctx, cancel := api.Bounded(ctx)
+	reading, cancel := w.bounded(ctx)
 	defer cancel()
-	messages, err := w.b.newest(ctx, ">")
+	messages, err := w.b.newest(reading, ">")
 	if err != nil {
 		return w.b.explain(err, "list %s", w.b.name)
 	}
@@ -298,15 +308,18 @@ func (w *bucketWatch) anew(ctx context.Context) error {
 			w.entry(ctx, id, kvEntry{gone: true})
 		}
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // not all was reported
+	}
 	w.end, w.at = last.Seq, last.Time
 	return nil
 }
 
 // more reads what was written since the last read.
 func (w *bucketWatch) more(ctx context.Context) error {
-	ctx, cancel := api.Bounded(ctx)
+	reading, cancel := w.bounded(ctx)
 	defer cancel()
-	m, err := api.Newest(ctx, w.b.js, w.b.stream(), w.b.subject(">"))
+	m, err := api.Newest(reading, w.b.js, w.b.stream(), w.b.subject(">"))
 	switch {
 	case errors.Is(err, natsjs.ErrMsgNotFound):
 		m.Seq = 0
@@ -320,12 +333,15 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	case m.Seq <= w.end: // the bucket was recreated, or its last message was deleted
 		return w.anew(ctx)
 	}
-	for m, err := range api.Scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
+	for m, err := range api.Scan(reading, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
 		if err != nil {
 			return w.b.explain(err, "watch %s", w.b.name)
 		}
 		if id, ok := w.b.id(m); ok {
 			w.entry(ctx, id, entryIn(m))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		w.end, w.at = m.Seq, m.Time
 	}
@@ -336,8 +352,8 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	return nil
 }
 
-// entry passes an entry to changed, unless changed knows it. It does not call changed after ctx
-// has ended.
+// entry passes an entry to changed, unless changed knows it. It does not call changed after ctx,
+// which is that of the watch, has ended.
 func (w *bucketWatch) entry(ctx context.Context, id string, e kvEntry) {
 	was, known := w.known[id]
 	now := reported{e.revision, e.created.UnixNano()}

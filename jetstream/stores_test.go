@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
@@ -489,6 +490,68 @@ func TestWatchReportsOtherRecordsOfTheSameSequence(t *testing.T) {
 	again("l")
 	natstest.Restart(t, srv) // else the whole bucket is read only once a minute
 	waitFor(t, "an earlier record", w.is(map[string]string{"k": "revoked 1", "l": "later"}))
+}
+
+// The time that a read may take bounds the requests. It does not end while what was read is reported:
+// no record is left out, however long the watcher takes for each.
+func TestWatchReportsAllThatItHasRead(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	for _, id := range []string{"a", "b", "c"} {
+		put(t, keys, id, "v")
+	}
+	heard := make(chan string, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- jetstream.WatchCut(ctx, keys, func(id string) { heard <- id }, func() { heard <- "ready" })
+	}()
+	wait := func(want ...string) {
+		t.Helper()
+		for _, w := range want {
+			select {
+			case got := <-heard:
+				if got != w {
+					t.Fatalf("heard %q, want %q", got, w)
+				}
+			case <-time.After(patience):
+				t.Fatalf("not heard: %q", w)
+			}
+		}
+	}
+	wait("a", "b", "c", "ready")
+	for i := range 3 { // the watcher sees several of them at once
+		if _, err := js.PublishAsync("$KV.aee_keys."+fmt.Sprint(i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait("0", "1", "2")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A watch that is ended while it reports what it has read is not ready.
+func TestWatchThatIsEndedWhileItReportsIsNotReady(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	agents := jetstream.NewAgents(js, subject.Map{})
+	for _, id := range []string{"a", "b"} {
+		if _, err := js.Publish(testContext(t), "$KV.aee_agents."+id, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	heard := 0
+	err := agents.Watch(ctx, func(registry.Entry) { heard++; cancel() }, func() { t.Error("it is ready") })
+	if err != nil || heard != 1 {
+		t.Errorf("heard %d records, %v", heard, err)
+	}
 }
 
 func TestWatchEnds(t *testing.T) {
