@@ -68,3 +68,36 @@ func (k keeps) PublishMsg(_ context.Context, m *nats.Msg, _ ...natsjs.PublishOpt
 	*k.last = m
 	return nil, context.DeadlineExceeded
 }
+
+// Any worker may write a record of its own entity that refers to another entity's object. The
+// deletion of that record leaves the object.
+func TestADeletionSparesObjectsOfOtherRuns(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	ctx, id, liar := testContext(t), state.ID{Entity: "agent.x", Run: "r"}, state.ID{Entity: "agent.y", Run: "r"}
+	data := make([]byte, 300<<10)
+	rev := putRun(t, s, id, 0, data, jetstream.Note{Status: "running"})
+	msg, err := jetstream.LastOn(ctx, js, "KV_aee_state", "$KV.aee_state.agent.x.r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, remove := range map[string]func(at uint64) error{
+		"deleted": func(uint64) error { return s.Delete(ctx, liar) },
+		"swept":   func(at uint64) error { return jetstream.PurgeRun(ctx, s, liar, at) },
+	} {
+		at := putRun(t, s, liar, 0, data, jetstream.Note{Status: "failed", Work: 1})
+		header := nats.Header{jetstream.HeaderObject: msg.Header[jetstream.HeaderObject], jetstream.HeaderStatus: {"failed"}}
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "$KV.aee_state.agent.y.r", Data: []byte("{}"), Header: header}); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(at + 1); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if r, err := s.Get(ctx, id); err != nil || r.Revision != rev || len(r.Data) != len(data) {
+			t.Fatalf("%s: %d bytes, %v", name, len(r.Data), err)
+		}
+		if names := objectNames(t, js); len(names) != 1 {
+			t.Errorf("%s: left are %q", name, names)
+		}
+	}
+}

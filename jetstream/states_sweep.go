@@ -302,10 +302,10 @@ func (w *sweep) purgeRun(ctx context.Context, m stateMessage, held heldObjects) 
 		return err
 	}
 	for name := range objects {
-		// An error is one of the sweep: with objects that it cannot delete it would delete run after run.
-		if of, ours := w.keyOfObject(name); !ours || of != key || needed[name] {
+		if needed[name] {
 			continue
 		}
+		// An error is one of the sweep: with objects that it cannot delete it would delete run after run.
 		if err := w.objects.Delete(ctx, name, held.last); err != nil {
 			return err
 		}
@@ -412,9 +412,10 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// references returns the objects that the revisions of a run refer to. It reads until a replica
-// answers that has the leader's messages: with the answer of a replica that lags behind, an object
-// that the run's record needs would be deleted.
+// references returns the objects of a run that its revisions refer to. A revision may also refer
+// to an object of another run: any worker can write such a record for its own entity.
+// references reads until a replica answers that has the leader's messages: with the answer of a
+// replica that lags behind, an object that the run's record needs would be deleted.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		newest, err := s.current(ctx, key)
@@ -427,7 +428,9 @@ func (s *States) references(ctx context.Context, key string) (map[string]bool, e
 				return nil, fmt.Errorf("look for references: %w", err)
 			}
 			if o, ok := objectOf(m.Header); ok {
-				names[o.Name] = true
+				if of, ours := s.keyOfObject(o.Name); ours && of == key {
+					names[o.Name] = true
+				}
 			}
 			seen = m.Seq
 		}
