@@ -8,9 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/nats-io/nats.go"
 )
 
 // A notifier keeps its lanes registered in [BucketLanes]. A record may disappear under a running
