@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -76,7 +77,7 @@ func (v *Vault) connect(ctx context.Context) (*secretsmanager.Client, error) {
 		options = append(options, config.WithSharedConfigProfile(v.cfg.Profile))
 	}
 	if v.cfg.AccessKeyID != "" {
-		options = append(options, config.WithCredentialsProvider(aws.NewCredentialsCache(v)))
+		options = append(options, config.WithCredentialsProvider(v))
 	}
 	loaded, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
@@ -92,9 +93,10 @@ func (v *Vault) connect(ctx context.Context) (*secretsmanager.Client, error) {
 }
 
 // Retrieve reads the configured credentials; it makes a Vault an
-// [aws.CredentialsProvider].
+// [aws.CredentialsProvider]. They expire at once, because the SDK keeps others for
+// ever, and they may have been rotated by the next use.
 func (v *Vault) Retrieve(ctx context.Context) (aws.Credentials, error) {
-	c := aws.Credentials{Source: "aeemesh"}
+	c := aws.Credentials{Source: "aeemesh", CanExpire: true, Expires: time.Now()}
 	for to, r := range map[*string]secret.Reference{&c.AccessKeyID: v.cfg.AccessKeyID, &c.SecretAccessKey: v.cfg.SecretAccessKey, &c.SessionToken: v.cfg.SessionToken} {
 		if r == "" {
 			continue

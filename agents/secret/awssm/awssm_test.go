@@ -29,10 +29,12 @@ type double struct {
 	*httptest.Server
 	down   atomic.Bool
 	region atomic.Value
+	token  atomic.Value // the session token that it accepts
 }
 
 func start(t *testing.T) *double {
 	d := &double{}
+	d.token.Store(sessionToken)
 	d.Server = httptest.NewServer(d)
 	t.Cleanup(d.Close)
 	return d
@@ -61,7 +63,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(500, "InternalServiceError", auth)
 	case r.Method != "POST" || r.Header.Get("X-Amz-Target") != "secretsmanager.GetSecretValue":
 		fail(400, "UnknownOperationException", "")
-	case scope[0] != keyID || r.Header.Get("X-Amz-Security-Token") != sessionToken:
+	case scope[0] != keyID || r.Header.Get("X-Amz-Security-Token") != d.token.Load():
 		fail(400, "UnrecognizedClientException", fmt.Sprintf("The security token %s included in the request is invalid.", r.Header.Get("X-Amz-Security-Token")))
 	case in.SecretId == "prod/denied":
 		fail(400, "AccessDeniedException", "User with "+r.Header.Get("X-Amz-Security-Token")+" is not authorized")
@@ -124,6 +126,31 @@ func TestTheRegionIsTheARNs(t *testing.T) {
 	for path, want := range map[string]string{plainARN: "us-east-2", "prod/plain": "eu-west-1"} {
 		if got, err := v.Read(t.Context(), ref(path, "", "AWSCURRENT")); err != nil || got.Reveal() != secrettest.PlainValue || d.region.Load() != want {
 			t.Errorf("%s: %v, asked in %v, want %s", path, err, d.region.Load(), want)
+		}
+	}
+}
+
+// The vault's own credentials are read at each use, so that they can be rotated while a worker runs.
+func TestRotatedCredentialsAreUsed(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	var current atomic.Value
+	current.Store(sessionToken)
+	v, err := awssm.New(awssm.Config{Region: "eu-west-1", Endpoint: d.URL, AccessKeyID: "env:ID", SecretAccessKey: "env:KEY", SessionToken: "env:SESSION"},
+		func(ctx context.Context, r secret.Reference) (secret.Secret, error) {
+			if r == "env:SESSION" {
+				return secret.New(current.Load().(string)), nil
+			}
+			return lookup(ctx, r)
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{sessionToken, "session-of-the-next-hour", "session-of-the-hour-after"} {
+		d.token.Store(token)
+		current.Store(token)
+		if got, err := v.Read(t.Context(), ref("prod/plain", "", "")); err != nil || got.Reveal() != secrettest.PlainValue {
+			t.Errorf("%s: %v", token, err)
 		}
 	}
 }
