@@ -61,7 +61,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.life, func() { cancel(context.Cause(w.life)) })
 	end := func() { stop(); cancel(nil) }
-	if isAnswer(req) {
+	sent := messageOf(req)
+	if sent.isAnswer {
 		if w.answering.Add(1) > maxAnswering {
 			w.flood()
 		}
@@ -88,9 +89,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		resp.Body = &replaced{io.LimitReader(body, maxErrorBody), body}
 	case kind == "text/event-stream":
-		resp.Body = &replaced{&events{lines: bufio.NewReaderSize(body, 16<<10), max: w.max}, body}
+		resp.Body = &replaced{&events{lines: bufio.NewReaderSize(body, 16<<10), max: w.max, id: sent.ID}, body}
 	default:
-		resp.Body = &replaced{&whole{body: body, max: w.max}, body}
+		resp.Body = &replaced{&whole{body: body, max: w.max, id: sent.ID}, body}
 	}
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
@@ -117,21 +118,31 @@ func rewriteSessionLost(req *http.Request, resp *http.Response) {
 	resp.Body = &replaced{bytes.NewReader(nil), resp.Body}
 }
 
-// isAnswer reports whether a request carries the answer to a request of the
-// server.
-func isAnswer(req *http.Request) bool {
+// message is what the wire reads of a message that a request carries.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+
+	isAnswer bool // to a request of the server
+}
+
+// messageOf returns the message that a request carries, the zero message for none.
+func messageOf(req *http.Request) (m message) {
 	if req.Method != http.MethodPost || req.GetBody == nil {
-		return false
+		return message{}
 	}
 	body, err := req.GetBody()
 	if err != nil {
-		return false
+		return message{}
 	}
 	defer body.Close()
-	var message struct {
-		Method string `json:"method"`
+	if json.NewDecoder(body).Decode(&m) != nil {
+		return message{}
 	}
-	return json.NewDecoder(body).Decode(&message) == nil && message.Method == ""
+	if m.isAnswer = m.Method == ""; m.isAnswer {
+		m.ID = nil
+	}
+	return m
 }
 
 // ending cancels its request's context when it is closed.
@@ -151,10 +162,21 @@ type replaced struct {
 	io.Closer
 }
 
+// errBrokenOff is why an answer has no content.
+var errBrokenOff = errors.New("the answer of the server broke off")
+
+// failure returns an answer to the request with an id that says why the server's cannot be read. The
+// SDK would end the session of a body that it cannot read, with all calls. The code is the SDK's own
+// of failures on the way; see [rejected].
+func failure(id json.RawMessage, why error) []byte {
+	return encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": codeRejected, "message": why.Error()}})
+}
+
 // whole is a body that consists of one message.
 type whole struct {
 	body io.Reader
 	max  int
+	id   json.RawMessage // of the request; nil for none
 	rest *bytes.Reader
 }
 
@@ -162,12 +184,20 @@ func (w *whole) Read(p []byte) (int, error) {
 	if w.rest == nil {
 		data, err := io.ReadAll(io.LimitReader(w.body, int64(w.max)+1))
 		switch {
-		case err != nil:
-			return 0, err
 		case len(data) > w.max:
-			return 0, errTooLarge
+			err = errTooLarge
+		case err != nil && w.id != nil:
+			err = errBrokenOff
 		}
-		w.rest = bytes.NewReader(received(data))
+		switch {
+		case err == nil:
+			data = received(data)
+		case w.id == nil:
+			return 0, err
+		default:
+			data = failure(w.id, err)
+		}
+		w.rest = bytes.NewReader(data)
 	}
 	return w.rest.Read(p)
 }
@@ -176,6 +206,7 @@ func (w *whole) Read(p []byte) (int, error) {
 type events struct {
 	lines *bufio.Reader
 	max   int
+	id    json.RawMessage // of the request; nil for none
 	out   bytes.Buffer
 	err   error
 }
@@ -185,7 +216,9 @@ func (e *events) Read(p []byte) (int, error) {
 		if e.err != nil {
 			return 0, e.err
 		}
-		e.err = e.event()
+		if e.err = e.event(); errors.Is(e.err, errTooLarge) && e.id != nil {
+			fmt.Fprintf(&e.out, "data: %s\n\n", failure(e.id, e.err))
+		}
 	}
 	return e.out.Read(p)
 }

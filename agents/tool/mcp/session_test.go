@@ -4,15 +4,19 @@ package mcp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
@@ -60,7 +64,7 @@ func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case m.Method == "tools/list":
-		answer(`{"tools":[{"name":"greet","inputSchema":{"type":"object"}},{"name":"odd","inputSchema":{"type":"object"}}]}`)
+		answer(`{"tools":[{"name":"greet","inputSchema":{"type":"object"}},{"name":"odd","inputSchema":{"type":"object"}},{"name":"cut","inputSchema":{"type":"object"}}]}`)
 	case m.Method == "tools/call":
 		s.calls++
 		answer(`{"content":[{"type":"text","text":"hello"}]}`)
@@ -69,6 +73,18 @@ func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		answer(`{}`)
 	}
+}
+
+// peek decodes a request's message, and leaves its body unread.
+func peek(r *http.Request) (m struct {
+	ID     json.RawMessage
+	Method string
+	Params struct{ Name string }
+}) {
+	body, _ := io.ReadAll(r.Body)
+	_ = json.Unmarshal(body, &m) // a GET has none
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return m
 }
 
 // Another refusal with status 400 concerns only the call, and the session continues.
@@ -100,6 +116,105 @@ func TestABadRequestIsNoLostSession(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.count != 1 {
 		t.Errorf("%d sessions, want 1", s.count)
+	}
+}
+
+// An answer that breaks off ends its call only. The calls beside it go on in the same session.
+func TestAnAnswerThatBreaksOffEndsOnlyItsCall(t *testing.T) {
+	t.Parallel()
+	s := &sessions{}
+	begun, stopped := make(chan struct{}, 2), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch m := peek(r); {
+		case m.Method == "tools/call" && m.Params.Name == "odd":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"jsonrpc":"2.0",`)
+			_ = http.NewResponseController(w).Flush()
+			begun <- struct{}{}
+			<-r.Context().Done()
+			close(stopped)
+			return
+		case m.Method == "tools/call" && m.Params.Name == "cut":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"jsonrpc":"2.0",`)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		case m.Method == "tools/call":
+			begun <- struct{}{}
+			<-stopped
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	all := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))
+	ctx, cancel := context.WithCancel(t.Context())
+	odd, greeted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := all["odd"].Call(ctx, nil)
+		odd <- err
+	}()
+	go func() {
+		got, err := all["greet"].Call(t.Context(), nil)
+		if err == nil && string(got) != `"hello"` {
+			err = fmt.Errorf("result %s", got)
+		}
+		greeted <- err
+	}()
+	<-begun
+	<-begun
+	cancel()
+	if err := <-odd; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that was given up: %v", err)
+	}
+	if err := <-greeted; err != nil {
+		t.Errorf("the call beside it: %v", err)
+	}
+	if _, err := all["cut"].Call(t.Context(), nil); !errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "whether it had an effect is unknown") {
+		t.Errorf("a call whose answer breaks off: %v", err)
+	}
+	if got, err := all["greet"].Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
+		t.Errorf("result %s, error %v", got, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count != 1 {
+		t.Errorf("%d sessions, want 1", s.count)
+	}
+}
+
+// An answer that is too large ends its call only, and the call says so.
+func TestAnAnswerOverHTTPThatIsTooLargeEndsOnlyItsCall(t *testing.T) {
+	t.Parallel()
+	for name, inJSON := range map[string]bool{"JSON": true, "a stream": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer("", nil)
+			add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
+			srv := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{JSONResponse: inJSON}))
+			t.Cleanup(func() {
+				srv.CloseClientConnections()
+				srv.Close()
+				for session := range s.Sessions() {
+					_ = session.Close()
+				}
+			})
+			ended := make(chan string, 16)
+			all := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}, func(c *mcp.Config) {
+				c.MaxMessage = 100_000
+				c.Log = slog.New(endings{c.Log.Handler(), ended})
+			}), "mcp://it/*"))
+			if _, err := all["large"].Call(t.Context(), nil); !errors.Is(err, tool.ErrInvalidResult) || !strings.Contains(err.Error(), "too large") {
+				t.Errorf("error %v, want %v", err, tool.ErrInvalidResult)
+			}
+			if _, err := all["meta"].Call(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			select {
+			case why := <-ended:
+				t.Errorf("the session ended: %s", why)
+			default:
+			}
+		})
 	}
 }
 

@@ -125,7 +125,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 		return nil, false, t.link.classify(ctx, err, &seen, "")
 	}
 	err = t.link.classify(ctx, err, &seen, "the session with the MCP server "+t.link.name+" broke off during the call; whether it had an effect is unknown")
-	return nil, t.repeatable && rpc == nil && seen.status.Load() < http.StatusBadRequest, err
+	return nil, t.repeatable && (rpc == nil || rpc.Message == errBrokenOff.Error()) && seen.status.Load() < http.StatusBadRequest, err
 }
 
 // A server that has too much to do asks for a call again (SEP-2322), at most busyTries times in all.
@@ -152,7 +152,7 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 			kind = tool.ErrInvalidArguments
 		}
 		return &tool.Error{Kind: kind, Message: l.cfg.shortened("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), rpc != nil && rpc.Message == errTooLarge.Error():
 		return &tool.Error{Kind: tool.ErrInvalidResult, Message: "the answer of the MCP server is too large", Err: err}
 	case errors.As(err, &op) && op.Op == "dial":
 		return &unavailable{words: "the MCP server " + l.name + " cannot be reached now; try again later", err: plain(err), sent: seen.status.Load() != 0}
@@ -166,4 +166,6 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 
 // rejected reports whether an error does not come from the server: the SDK
 // converts HTTP failures to responses with this code.
-func rejected(e *jsonrpc.Error) bool { return e.Code == -32005 }
+func rejected(e *jsonrpc.Error) bool { return e.Code == codeRejected }
+
+const codeRejected = -32005
