@@ -165,7 +165,11 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		}
 		s.http = true
 		context.AfterFunc(life, func() { close(s.ended) })
-		client = clientOf(life, client, l.cfg.MaxMessage, sync.OnceFunc(func() {
+		var again *streams
+		if way.transport != transportSSE {
+			again = new(streams)
+		}
+		client = clientOf(life, client, l.cfg.MaxMessage, again, sync.OnceFunc(func() {
 			l.log.Warn("mcp session is ended", "err", errFlood)
 			s.kill()
 		}))

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
@@ -36,6 +37,7 @@ type wire struct {
 	max   int
 	flood func() // ends the session of a server that sends requests and reads no answers
 
+	streams   *streams     // nil if the transport does not request streams again
 	answering atomic.Int32 // answers to the server's requests that the server has not read yet
 }
 
@@ -45,14 +47,14 @@ const maxAnswering = 32
 
 // clientOf returns a client with the wire as its transport. It has no timeout,
 // because streams last.
-func clientOf(life context.Context, client *http.Client, maxMessage int, flood func()) *http.Client {
+func clientOf(life context.Context, client *http.Client, maxMessage int, streams *streams, flood func()) *http.Client {
 	c := *client
 	c.Timeout = 0
 	next := c.Transport
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	c.Transport = &wire{next: next, life: life, max: maxMessage, flood: flood}
+	c.Transport = &wire{next: next, life: life, max: maxMessage, streams: streams, flood: flood}
 	return &c
 }
 
@@ -73,6 +75,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		call = nil // the rest of an answer, after the connection was lost
 	}
 	call.send()
+	req, isWhole := isWhole(req)
 	resp, err := w.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		end()
@@ -89,7 +92,12 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		resp.Body = &replaced{io.LimitReader(body, maxErrorBody), body}
 	case kind == "text/event-stream":
-		resp.Body = &replaced{&events{lines: bufio.NewReaderSize(body, 16<<10), max: w.max, id: sent.ID}, body}
+		e := &events{lines: bufio.NewReaderSize(body, 16<<10), max: w.max, id: sent.ID}
+		if isWhole && w.streams != nil {
+			began := time.Now()
+			e.mark = func(pause uint64) string { return w.streams.mark(began, pause) }
+		}
+		resp.Body = &replaced{e, body}
 	default:
 		resp.Body = &replaced{&whole{body: body, max: w.max, id: sent.ID}, body}
 	}
@@ -206,7 +214,9 @@ func (w *whole) Read(p []byte) (int, error) {
 type events struct {
 	lines *bufio.Reader
 	max   int
-	id    json.RawMessage // of the request; nil for none
+	id    json.RawMessage           // of the request; nil for none
+	mark  func(pause uint64) string // the event for the end of a stream without ids; nil for none
+	pause uint64                    // that the server has set, in milliseconds
 	out   bytes.Buffer
 	err   error
 }
@@ -216,8 +226,14 @@ func (e *events) Read(p []byte) (int, error) {
 		if e.err != nil {
 			return 0, e.err
 		}
-		if e.err = e.event(); errors.Is(e.err, errTooLarge) && e.id != nil {
-			fmt.Fprintf(&e.out, "data: %s\n\n", failure(e.id, e.err))
+		switch e.err = e.event(); {
+		case e.err == nil:
+		case errors.Is(e.err, errTooLarge):
+			if e.id != nil {
+				fmt.Fprintf(&e.out, "data: %s\n\n", failure(e.id, e.err))
+			}
+		case e.mark != nil:
+			e.out.WriteString(e.mark(e.pause))
 		}
 	}
 	return e.out.Read(p)
@@ -228,7 +244,7 @@ func (e *events) Read(p []byte) (int, error) {
 func (e *events) event() error {
 	var fields bytes.Buffer
 	var data [][]byte
-	size := 0
+	size, hasID := 0, false
 	for {
 		line, err := readLine(e.lines, e.max)
 		if err != nil {
@@ -246,12 +262,21 @@ func (e *events) event() error {
 			continue
 		}
 		if value, ok := bytes.CutPrefix(line, []byte("retry:")); ok {
-			if line = retryLine(value); line == nil {
+			n, ok := pauseOf(value)
+			if !ok {
 				continue
 			}
+			e.pause = n
+			line = fmt.Appendf(nil, "retry: %d", n)
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("id:")); ok && len(bytes.TrimSpace(value)) > 0 {
+			hasID = true
 		}
 		fields.Write(line)
 		fields.WriteByte('\n')
+	}
+	if hasID {
+		e.mark = nil
 	}
 	e.out.Write(fields.Bytes())
 	if data != nil {
@@ -275,14 +300,14 @@ const (
 	maxPause = 60_000
 )
 
-// retryLine returns the line of a stream that sets the pause, within the bounds; nil if value is no
+// pauseOf returns the pause that a stream sets, within the bounds. It reports false if value is no
 // number (HTML, Server-sent events, 9.2.6: such a field is ignored).
-func retryLine(value []byte) []byte {
+func pauseOf(value []byte) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(string(value)), 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) { // n is then the largest number
-		return nil
+		return 0, false
 	}
-	return fmt.Appendf(nil, "retry: %d", min(max(n, minPause), maxPause))
+	return min(max(n, minPause), maxPause), true
 }
 
 // refused describes an HTTP status of a server, and reports whether a later
