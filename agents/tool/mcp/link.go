@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -259,10 +260,11 @@ func (l *link) ping(ctx context.Context, s *session) {
 		case <-tick.C:
 		}
 		pinging, cancel := context.WithTimeout(ctx, max(l.cfg.Ping/2, time.Millisecond))
-		err := ask(pinging)
+		var seen note
+		err := ask(context.WithValue(pinging, noteOfCall{}, &seen))
 		cancel()
 		var answer *jsonrpc.Error
-		if err == nil || errors.As(err, &answer) {
+		if err == nil || errors.As(err, &answer) && !rejected(answer) || seen.status.Load() == http.StatusTooManyRequests {
 			missed, silent = 0, time.Time{}
 			continue
 		}

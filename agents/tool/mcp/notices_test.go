@@ -3,10 +3,14 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
@@ -50,4 +54,82 @@ func TestASilentStreamThatIsCutEndsNoSession(t *testing.T) {
 	if s.count != 1 {
 		t.Errorf("%d sessions, want 1", s.count)
 	}
+}
+
+// stateless is a server of an older protocol without sessions and streams, as it is behind a proxy.
+type stateless struct {
+	down    atomic.Int32 // the status of the proxy while the server is away
+	renewed atomic.Bool  // the server lists another tool
+	begun   atomic.Int32
+	pings   atomic.Int32
+}
+
+func (s *stateless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m := peek(r)
+	if m.Method == "ping" {
+		s.pings.Add(1)
+	}
+	if status := int(s.down.Load()); status != 0 {
+		w.WriteHeader(status)
+		return
+	}
+	name, result := "greet", "{}"
+	if s.renewed.Load() {
+		name = "renewed"
+	}
+	switch {
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	case m.ID == nil:
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.Method == "initialize":
+		s.begun.Add(1)
+		result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"it","version":"1"}}`
+	case m.Method == "server/discover":
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	case m.Method == "tools/list":
+		result = `{"tools":[{"name":"` + name + `","inputSchema":{"type":"object"}}]}`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// The session of a server over HTTP that is away is given up, like that of every server that answers
+// no pings. One that has too many requests is not away.
+func TestAServerOverHTTPThatIsAwayIsGivenUp(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	s := &stateless{}
+	srv := httptest.NewServer(s)
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	ended := make(chan string, 16)
+	src := open(t, newServers(t, mcp.Server{URL: srv.URL}, func(c *mcp.Config) {
+		c.Ping = 400 * time.Millisecond
+		c.Log = slog.New(endings{c.Log.Handler(), ended})
+	}), "mcp://it/*")
+	tools(t, src)
+	s.down.Store(http.StatusTooManyRequests)
+	before := s.pings.Load()
+	eventually(t, "pings", func() bool { return s.pings.Load() > before+2 })
+	select {
+	case why := <-ended:
+		t.Errorf("the session of a server with too many requests ended: %s", why)
+	default:
+	}
+	s.renewed.Store(true)
+	s.down.Store(http.StatusBadGateway)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		t.Fatalf("the session goes on after %d pings", s.pings.Load())
+	}
+	s.down.Store(0)
+	eventually(t, "the new list", func() bool { return tools(t, src)["renewed"] != nil })
 }
