@@ -163,6 +163,9 @@ type Config struct {
 	// an answer its session is closed, and the next call starts another. Pings
 	// during a call with a deadline do not count: a server may do one thing at a
 	// time. Default 30 s; negative: never.
+	//
+	// It is also the age of a list of tools that is requested again, over HTTP if
+	// the server has no stream for notices; then the default for never.
 	Ping time.Duration
 
 	// MaxMessage bounds one message of a server, in bytes. Default 8 MiB.

@@ -21,7 +21,11 @@ type session struct {
 	since time.Time
 	http  bool // requests have no common connection
 
-	listed map[string]int // bytes of the pages that the SDK may keep, by cursor; guarded by link.mu
+	// The rest is guarded by link.mu.
+	listed  map[string]int // bytes of the pages that the SDK may keep, by cursor
+	notices int            // streams of notices that are open
+	cut     bool           // one has ended
+	missed  bool           // notices may have been lost
 }
 
 // attempt is one way to start a session.
@@ -169,7 +173,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		if way.transport != transportSSE {
 			again = new(streams)
 		}
-		client = clientOf(life, client, l.cfg.MaxMessage, again, sync.OnceFunc(func() {
+		client = clientOf(life, client, l.cfg.MaxMessage, again, func(begun bool) { l.listens(s, begun) }, sync.OnceFunc(func() {
 			l.log.Warn("mcp session is ended", "err", errFlood)
 			s.kill()
 		}))

@@ -35,7 +35,8 @@
 // connection has broken, or the server has not answered pings while it had no call to work on. A
 // server that cannot be reached is retried with growing delays of up to 30 seconds; meanwhile
 // calls fail at once, with tool.ErrUnavailable. A list of tools is valid until the server reports
-// a change, or a new session starts.
+// a change, or a new session starts. Over HTTP it is also requested again when notices may have been
+// lost, or may not come at all (notices.go).
 //
 // dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP or the older SSE
 // (http.go), or a WebSocket (websocket.go). The protocol is the SDK's, versions 2024-11-05 to

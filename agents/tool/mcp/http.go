@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,9 @@ type wire struct {
 	max   int
 	flood func() // ends the session of a server that sends requests and reads no answers
 
-	streams   *streams     // nil if the transport does not request streams again
-	answering atomic.Int32 // answers to the server's requests that the server has not read yet
+	streams   *streams         // nil if the transport does not request streams again
+	listens   func(begun bool) // hears of streams of notices
+	answering atomic.Int32     // answers to the server's requests that the server has not read yet
 }
 
 // maxAnswering is how many answers a server may leave waiting. Each is a
@@ -47,14 +49,14 @@ const maxAnswering = 32
 
 // clientOf returns a client with the wire as its transport. It has no timeout,
 // because streams last.
-func clientOf(life context.Context, client *http.Client, maxMessage int, streams *streams, flood func()) *http.Client {
+func clientOf(life context.Context, client *http.Client, maxMessage int, streams *streams, listens func(begun bool), flood func()) *http.Client {
 	c := *client
 	c.Timeout = 0
 	next := c.Transport
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	c.Transport = &wire{next: next, life: life, max: maxMessage, streams: streams, flood: flood}
+	c.Transport = &wire{next: next, life: life, max: maxMessage, streams: streams, listens: listens, flood: flood}
 	return &c
 }
 
@@ -96,6 +98,10 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		if isWhole && w.streams != nil {
 			began := time.Now()
 			e.mark = func(pause uint64) string { return w.streams.mark(began, pause) }
+		}
+		if carriesNotices(req, sent) {
+			w.listens(true)
+			body.end = sync.OnceFunc(func() { end(); w.listens(false) })
 		}
 		resp.Body = &replaced{e, body}
 	default:

@@ -41,6 +41,7 @@ type link struct {
 	retryAt time.Time
 	stale   bool // the server's list has changed
 	list    *catalogue
+	asked   time.Time       // when the list was last requested
 	listing chan struct{}   // a mutex for requesting the list
 	calls   map[string]call // running ones, by progress token
 	heard   time.Time       // when the server last answered a call or reported progress

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,6 +51,10 @@ func (c *catalogue) find(name string) *remote {
 	return nil
 }
 
+// refreshTime is how long a run waits for the new list of a server that has not said that its list
+// has changed. After that, it uses the known list.
+const refreshTime = 5 * time.Second
+
 // catalogue returns the server's tools: the known list, or, after a change or in a new session, a
 // new one. Without a session, the last list is used.
 func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
@@ -65,23 +70,29 @@ func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
 	s, err := l.session(ctx)
 	l.mu.Lock()
 	known, stale := l.list, l.stale
-	if err == nil {
-		l.stale = false // a change from here on makes the new list stale, too
+	old := err == nil && l.isOld(s)
+	if err == nil && (known == nil || stale || old) {
+		l.stale, s.missed, l.asked = false, false, time.Now() // a change from here on makes the new list stale, too
 	}
 	l.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case err != nil && known != nil, err == nil && known != nil && !stale:
+	case err != nil && known != nil, err == nil && known != nil && !stale && !old:
 		return known, nil
 	case err != nil:
 		return nil, err
 	}
-	fresh, err := l.ask(ctx, s)
+	asking, cancel := ctx, context.CancelFunc(func() {})
+	if known != nil && !stale {
+		asking, cancel = context.WithTimeout(ctx, refreshTime)
+	}
+	fresh, err := l.ask(asking, s)
+	cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.stale = true
+		s.missed, l.stale = true, l.stale || stale || known == nil
 		if known != nil && ctx.Err() == nil {
 			l.log.Warn("mcp server does not list its tools, the last list holds", "err", plain(err))
 			return known, nil

@@ -4,6 +4,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -131,5 +132,80 @@ func TestAServerOverHTTPThatIsAwayIsGivenUp(t *testing.T) {
 		t.Fatalf("the session goes on after %d pings", s.pings.Load())
 	}
 	s.down.Store(0)
+	eventually(t, "the new list", func() bool { return tools(t, src)["renewed"] != nil })
+}
+
+// Where no stream of a server's notices is open, its list is requested again after a while.
+func TestTheListOfAServerThatSendsNoNoticesIsRefreshed(t *testing.T) {
+	t.Parallel()
+	s := &stateless{}
+	var renewed atomic.Bool
+	for name, tt := range map[string]struct {
+		renewed *atomic.Bool
+		handler http.Handler
+	}{
+		"an older protocol": {&s.renewed, s},
+		"2026-07-28": {&renewed, modern{func(_ http.ResponseWriter, _ *http.Request, method string, _ json.RawMessage) string {
+			switch {
+			case method == "server/discover":
+				return `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`
+			case method == "tools/list" && renewed.Load():
+				return `{"resultType":"complete","tools":[{"name":"renewed","inputSchema":{"type":"object"}}]}`
+			}
+			return ""
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := httptest.NewServer(tt.handler)
+			t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+			src := open(t, newServers(t, mcp.Server{URL: srv.URL}, func(c *mcp.Config) { c.Ping = 50 * time.Millisecond }), "mcp://it/*")
+			if tools(t, src)["greet"] == nil {
+				t.Fatal("no greet")
+			}
+			tt.renewed.Store(true)
+			eventually(t, "the new list", func() bool { return tools(t, src)["renewed"] != nil })
+		})
+	}
+}
+
+// When the stream of a server's notices has ended, the next run asks for the list: notices may have
+// been lost, and a server of 2026-07-28 sends no more.
+func TestTheListIsRequestedAfterTheStreamOfNoticesHasEnded(t *testing.T) {
+	t.Parallel()
+	var lists atomic.Int32
+	var renewed atomic.Bool
+	listening, end := make(chan struct{}, 10), make(chan struct{})
+	srv := httptest.NewServer(modern{func(w http.ResponseWriter, r *http.Request, method string, _ json.RawMessage) string {
+		switch method {
+		case "subscriptions/listen":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			listening <- struct{}{}
+			select {
+			case <-end:
+			case <-r.Context().Done():
+			}
+			panic(http.ErrAbortHandler)
+		case "tools/list":
+			lists.Add(1)
+			if renewed.Load() {
+				return `{"resultType":"complete","tools":[{"name":"renewed","inputSchema":{"type":"object"}}]}`
+			}
+		}
+		return ""
+	}})
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	src := open(t, newServers(t, mcp.Server{URL: srv.URL}, func(c *mcp.Config) { c.Ping = time.Hour }), "mcp://it/*")
+	tools(t, src)
+	<-listening
+	for range 3 {
+		tools(t, src)
+	}
+	if n := lists.Load(); n != 1 {
+		t.Errorf("%d lists while the stream is open, want 1", n)
+	}
+	renewed.Store(true)
+	close(end)
 	eventually(t, "the new list", func() bool { return tools(t, src)["renewed"] != nil })
 }
