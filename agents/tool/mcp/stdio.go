@@ -38,6 +38,8 @@ type pipes struct {
 	stdout *os.File
 	stderr *stderrLog
 
+	writeTimeout time.Duration
+
 	incoming chan frame
 	drained  chan struct{} // closed when no more output is read
 	closing  sync.Once
@@ -79,7 +81,7 @@ func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 		_, _ = stdin.Close(), stdout.Close()
 		return nil, err
 	}
-	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, incoming: make(chan frame),
+	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, writeTimeout: writeTimeout, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
 	go p.pump(cfg.MaxMessage)
 	return p, nil
@@ -137,9 +139,13 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 }
 
 func (p *pipes) write(_ context.Context, message []byte) error {
+	message = append(message, '\n')
 	// Not all systems support deadlines for pipes.
-	_ = p.stdin.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, err := p.stdin.Write(append(message, '\n'))
+	_ = p.stdin.SetWriteDeadline(time.Now().Add(p.writeTimeout))
+	n, err := p.stdin.Write(message)
+	if err != nil && n > 0 {
+		_ = p.close() // the program would take the next message for the rest of this one
+	}
 	return err
 }
 
