@@ -156,7 +156,9 @@ type Config struct {
 	// Default: reports are ignored.
 	Progress func(Progress)
 
-	// ConnectTimeout bounds the start of a server and the handshake. Default 30 s.
+	// ConnectTimeout bounds the start of a server and the handshake. A server that
+	// does not answer the newest handshake is started once more for the older one,
+	// with the same timeout. Default 30 s.
 	ConnectTimeout time.Duration
 
 	// Ping is the interval of pings to a silent server. After two pings without

@@ -50,14 +50,13 @@ func (t *target) attempts() []attempt {
 	return []attempt{{transportStreamable, ""}, {transportSSE, legacy}}
 }
 
-// dial starts a session, with the connect timeout for all attempts together.
+// dial starts a session. Each attempt has the whole connect timeout, because each starts a program
+// anew, and that may be what takes long.
 func (l *link) dial(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.ConnectTimeout)
-	defer cancel()
 	var first error
 	ways := l.attempts()
 	for i, way := range ways {
-		s, err := l.within(ctx, len(ways)-i, way)
+		s, err := l.within(ctx, way)
 		if err == nil {
 			return s, nil
 		}
@@ -71,11 +70,9 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 	return nil, first
 }
 
-// within starts a session by one attempt, and leaves time for the remaining
-// ones.
-func (l *link) within(ctx context.Context, remain int, way attempt) (*session, error) {
-	deadline, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/time.Duration(remain)))
+// within starts a session by one attempt, within the connect timeout.
+func (l *link) within(ctx context.Context, way attempt) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.ConnectTimeout)
 	defer cancel()
 	return l.begin(ctx, way)
 }

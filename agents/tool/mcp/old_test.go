@@ -240,7 +240,7 @@ func TestOldServersAreSpokenTo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = 6 * time.Second }), "mcp://it/greet")
+	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = 3 * time.Second }), "mcp://it/greet")
 	var list []tool.Tool
 	eventually(t, "the server is spoken to", func() (ok bool) {
 		var err error
@@ -249,6 +249,20 @@ func TestOldServersAreSpokenTo(t *testing.T) {
 	})
 	if got, err := list[0].Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
 		t.Errorf("result %s, error %v", got, err)
+	}
+}
+
+// A program may take nearly the whole timeout to start. It is not ended before, to try the older
+// handshake.
+func TestAProgramMayStartSlowly(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	slow := append([]string{"/bin/sh", "-c", `sleep 4; exec "$@"`, "slow"}, self(t, "")...)
+	src := open(t, newServers(t, mcp.Server{Command: slow}, func(c *mcp.Config) { c.ConnectTimeout = 7 * time.Second }), "mcp://it/*")
+	if list, err := src.Tools(t.Context()); err != nil || len(list) == 0 {
+		t.Errorf("%d tools, error %v", len(list), err)
 	}
 }
 
