@@ -164,10 +164,10 @@ type Config struct {
 	// Ping is the interval of pings to a silent server. After two pings without
 	// an answer its session is closed, and the next call starts another. Pings
 	// during a call with a deadline do not count: a server may do one thing at a
-	// time. Default 30 s; negative: never.
+	// time. Protocol 2026-07-28 has none over HTTP. Default 30 s; negative: never.
 	//
-	// It is also the age of a list of tools that is requested again, over HTTP if
-	// the server has no stream for notices; then the default for never.
+	// It is also the age at which a list of tools is requested again, over HTTP,
+	// while there is no stream for the server's notices. If negative: 30 s.
 	Ping time.Duration
 
 	// MaxMessage bounds one message of a server, in bytes. Default 8 MiB.
