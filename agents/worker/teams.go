@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -54,6 +56,13 @@ func (w *Worker) connectTeams(ctx context.Context, node *mesh.Node, js natsjs.Je
 	return func() { stop(); wait.Wait(); told() }, nil
 }
 
+// Workers that start together register the same documents: all but one find that a registration has
+// changed since they read it. They read the registry again, registerTries times for each document.
+const (
+	registerTries = 5
+	registerPause = 50 * time.Millisecond // grows by itself with each
+)
+
 // register registers the documents.
 func (w *Worker) register(ctx context.Context, reg registry.Registry) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
@@ -67,22 +76,34 @@ func (w *Worker) register(ctx context.Context, reg registry.Registry) error {
 		if h.doc == nil {
 			continue
 		}
-		rec, err := r.Record(h.doc, h.Entity, h.Entity)
-		if err == nil {
-			err = r.Free(&rec)
-		}
-		var done registry.Registered
-		if err == nil {
-			done, err = r.Put(ctx, rec)
+		err := w.registerOne(ctx, r, h)
+		for try := 1; errors.Is(err, registry.ErrChanged) && try < registerTries && pause.For(ctx, time.Duration(try)*registerPause); try++ {
+			if all, err = reg.List(ctx); err == nil {
+				r = registry.NewRegistrar(reg, all)
+				err = w.registerOne(ctx, r, h)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", h.name(), err)
 		}
-		if done.Outcome != "unchanged" {
-			w.log.Info("registered", "entity", rec.Entity, "key", rec.Key(), "version", rec.Version, "revision", done.Revision, "outcome", done.Outcome)
-		}
 	}
 	return nil
+}
+
+// registerOne registers an agent's document.
+func (w *Worker) registerOne(ctx context.Context, r *registry.Registrar, h *hosted) error {
+	rec, err := r.Record(h.doc, h.Entity, h.Entity)
+	if err == nil {
+		err = r.Free(&rec)
+	}
+	var done registry.Registered
+	if err == nil {
+		done, err = r.Put(ctx, rec)
+	}
+	if err == nil && done.Outcome != "unchanged" {
+		w.log.Info("registered", "entity", rec.Entity, "key", rec.Key(), "version", rec.Version, "revision", done.Revision, "outcome", done.Outcome)
+	}
+	return err
 }
 
 // reportMissing reports once which subagents no running agent answers for, after

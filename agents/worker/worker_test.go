@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,5 +230,47 @@ func TestDocumentsAreRegistered(t *testing.T) {
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.eu.echo", "agent.ask", json.RawMessage(`{"text":"hi"}`))
 	if reply, err := client(t, srv).Send(t.Context(), task, mesh.SendOptions{}); err != nil || string(reply.Payload) != `{"ok":true}` {
 		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+// together is a registry whose first lists wait for one another, so that all their readers find
+// nothing registered.
+type together struct {
+	registry.Registry
+	first atomic.Int32
+	all   sync.WaitGroup
+}
+
+func (r *together) List(ctx context.Context) ([]registry.Entry, error) {
+	list, err := r.Registry.List(ctx)
+	if r.first.Add(-1) >= 0 {
+		r.all.Done()
+		r.all.Wait()
+	}
+	return list, err
+}
+
+// Workers that start together register the same documents.
+func TestWorkersThatStartTogetherRegister(t *testing.T) {
+	t.Parallel()
+	const workers = 3
+	r := &together{Registry: &registry.Mem{}}
+	r.first.Store(workers)
+	r.all.Add(workers)
+	ended := make(chan error, workers)
+	for range workers {
+		cfg := worker.Config{Register: true, Agents: []worker.Agent{
+			{File: write(t, "echo.yaml", echo)}, {File: write(t, "other.yaml", strings.Replace(echo, "Echo", "Other", 1))}}}
+		w := newWorker(t, cfg)
+		go func() { ended <- w.RegisterIn(t.Context(), r) }()
+	}
+	for range workers {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	all, err := r.List(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
