@@ -247,7 +247,7 @@ func TestServersSayInManyWaysThatASessionIsLost(t *testing.T) {
 			srv := httptest.NewServer(s)
 			t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
 			greet := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL}), "mcp://it/*"))["greet"]
-			for range 3 {
+			for range 2 { // after a second session that was short, there is a pause
 				if got, err := greet.Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
 					t.Fatalf("result %s, error %v", got, err)
 				}
@@ -255,8 +255,8 @@ func TestServersSayInManyWaysThatASessionIsLost(t *testing.T) {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if s.calls != 3 {
-				t.Errorf("%d calls, want 3", s.calls)
+			if s.calls != 2 || s.count != 2 {
+				t.Errorf("%d calls in %d sessions, want 2 in 2", s.calls, s.count)
 			}
 		})
 	}
