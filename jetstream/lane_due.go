@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/nats-io/nats.go"
 )
 
 // dueBatch is how many delayed tasks a lane requests at once to move them.
@@ -77,7 +78,7 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	if err != nil {
 		return errNotDue
 	}
-	if next := d.Header.Get(headerScheduleNext); next != "" && next != scheduleOnce {
+	if repeats(d.Header) {
 		// It would come again and again, as a task with the same id.
 		from := d.Header.Get(headerScheduler)
 		switch err := q.endSchedule(ctx, from); {
@@ -88,16 +89,30 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 		}
 		return fmt.Errorf("%w: its schedule repeats, and was removed", errNotDue)
 	}
-	// The subject of the schedule contains the entity and the id. The server sets this
-	// header, and refuses it from publishers. A schedule may target any subject of the
-	// stream: a user who may schedule for one entity must not reach the queue of another
-	// by it.
-	from, err := q.m.Parse(d.Header.Get(headerScheduler))
-	if err != nil || from.Kind != subject.Schedule || from.Entity != at.Entity {
-		return errNotDue
+	from, err := q.scheduledAs(d.Header, at.Entity)
+	if err != nil {
+		return err
 	}
 	_, err = q.publish(ctx, q.message(subj, Submission{Entity: from.Entity, ID: from.ID, Data: d.Data, Header: d.Header}))
 	return api.Explain(q.js.Conn(), err, "move a delayed task to %s", subj)
+}
+
+// repeats reports whether the schedule of a message that is due fires again.
+func repeats(h nats.Header) bool {
+	next := h.Get(headerScheduleNext)
+	return next != "" && next != scheduleOnce
+}
+
+// scheduledAs returns the schedule of a message that is due, or errNotDue if it is not one of the
+// entity. Its subject contains the entity and the id. The server sets this header, and refuses it
+// from publishers. A schedule may target any subject of the stream: a user who may schedule for
+// one entity must not reach the queue of another by it.
+func (q *Queue) scheduledAs(h nats.Header, entity string) (subject.Address, error) {
+	from, err := q.m.Parse(h.Get(headerScheduler))
+	if err != nil || from.Kind != subject.Schedule || from.Entity != entity {
+		return subject.Address{}, errNotDue
+	}
+	return from, nil
 }
 
 // endSchedule removes a schedule, by its subject.

@@ -10,27 +10,38 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// InHand counts the messages of an entity in [StreamWork] that are delivered and not
-// acknowledged, of all priorities. It needs permission for $JS.API.CONSUMER.INFO of the
-// entity's four consumers.
-func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
-	n := 0
-	for _, p := range draws {
-		c, err := WorkConsumer(q.m, p.name, entity, 0)
-		if err != nil {
-			return 0, err
+// Drawn says what workers have drawn of an entity's messages.
+type Drawn struct {
+	Unacked    int    // messages that are delivered and not acknowledged
+	Deliveries uint64 // number of deliveries since the consumers were made; redeliveries count
+}
+
+// Drawn reads what workers have drawn from [StreamWork], of all priorities, and with due also of the
+// delayed tasks that are due ([Queue.Due]). Between two calls that return the same, and no Unacked, no
+// worker has had a message of the entity. It needs permission for $JS.API.CONSUMER.INFO of the
+// entity's four consumers, with due of the fifth.
+func (q *Queue) Drawn(ctx context.Context, entity string, due bool) (Drawn, error) {
+	var all Drawn
+	specs, err := Consumers(q.m, entity, 0)
+	if err != nil {
+		return all, err
+	}
+	for _, c := range specs {
+		if c.Stream == StreamSchedule && !due {
+			continue
 		}
 		var info natsjs.ConsumerInfo
-		err = api.Request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, &info)
+		err = api.Request(ctx, q.js, "CONSUMER.INFO."+c.StreamName(q.m)+"."+c.Config.Durable, nil, &info)
 		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
 			continue
 		}
 		if err != nil {
-			return 0, api.Explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
+			return all, api.Explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
 		}
-		n += info.NumAckPending
+		all.Unacked += info.NumAckPending
+		all.Deliveries += info.Delivered.Consumer
 	}
-	return n, nil
+	return all, nil
 }
 
 // Remove deletes a message from [StreamWork], or fails with [ErrNotFound]. It needs
@@ -60,12 +71,14 @@ const (
 
 // MayRemove returns the error that a Remove would return now, such as [ErrDenied] if this user may
 // not remove messages; nil if a Remove can succeed.
-func (q *Queue) MayRemove(ctx context.Context) error {
-	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), nil, nil) // the request names no message, so the stream's leader refuses it
+func (q *Queue) MayRemove(ctx context.Context) error { return q.mayRemove(ctx, q.name()) }
+
+func (q *Queue) mayRemove(ctx context.Context, stream string) error {
+	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+stream, nil, nil) // the request names no message, so the stream's leader refuses it
 	if api.HasCode(err, jsBadRequest) {
 		return nil
 	}
-	return api.Explain(q.js.Conn(), err, "look whether messages of %s may be removed", q.name())
+	return api.Explain(q.js.Conn(), err, "look whether messages of %s may be removed", stream)
 }
 
 // jsBadRequest is nats-server's code for a request that has no body where it needs one.

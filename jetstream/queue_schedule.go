@@ -29,7 +29,8 @@ const (
 	scheduleOnce         = "purge"
 )
 
-// A Scheduled is a delayed task that is not due yet.
+// A Scheduled is a delayed task that is not due yet, or that no worker has moved to [StreamWork]
+// since then.
 type Scheduled struct {
 	Entity   string
 	Priority string
@@ -177,7 +178,8 @@ func (q *Queue) MayUnschedule(ctx context.Context, entity string) error {
 	return err
 }
 
-// Scheduled lists the delayed tasks of one entity or, with "", of all, the soonest first.
+// Scheduled lists the delayed tasks of one entity or, with "", of all, that are not due yet, the
+// soonest first. [Queue.Due] lists the others.
 func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, error) {
 	filter := q.m.AllSchedule()
 	if entity != "" {
@@ -200,7 +202,7 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 }
 
 // FindScheduled returns a delayed task of an entity by its ID, or fails with
-// [ErrNotFound].
+// [ErrNotFound], also if it has fallen due.
 func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled, error) {
 	subj, err := q.m.Schedule(entity, id)
 	if err != nil {

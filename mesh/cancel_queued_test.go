@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -25,7 +26,7 @@ const operator = "human.operator"
 // of. An operator takes it out of the queue, and its sender hears of it.
 func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]mesh.SubmitOptions{"waiting": {}, "scheduled": {After: time.Hour}} {
+	for name, opts := range map[string]mesh.SubmitOptions{"waiting": {}, "scheduled": {After: time.Hour}, "due": {After: soon}} {
 		for _, cbor := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -51,7 +52,9 @@ func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 					answered <- answer{reply, err}
 				}()
 				within(t, "the task", submitted)
-				eventually(t, "the task is stored", func() bool { return r.queued() == 1 || name == "scheduled" && r.asleep() == 1 })
+				eventually(t, "the task is stored", func() bool {
+					return name == "waiting" && r.queued() == 1 || name == "scheduled" && r.asleep() == 1 || name == "due" && r.due() == 1
+				})
 				got, below, err := canceltree.Cancel(ctxFor(t), ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID, Reason: "a slip"})
 				if err != nil || !got.Cancelled || got.Status != canceltree.StatusWithdrawn || len(below.Waiting) > 0 {
 					t.Fatalf("%+v, %+v, %v", got, below, err)
@@ -61,8 +64,8 @@ func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 				if !errors.As(a.err, &problem) || problem.Code != envelope.CodeCancelled || problem.Message != "cancelled by human.operator: a slip" || a.reply.From != operator || a.reply.Corr != task.Corr {
 					t.Errorf("%v, %+v", a.err, a.reply)
 				}
-				if r.queued() != 0 || r.asleep() != 0 {
-					t.Errorf("%d messages wait and %d are scheduled", r.queued(), r.asleep())
+				if r.queued() != 0 || r.asleep() != 0 || r.due() != 0 {
+					t.Errorf("%d messages wait, %d are scheduled and %d are due", r.queued(), r.asleep(), r.due())
 				}
 				if _, err := r.result(client, task); err == nil || !strings.Contains(err.Error(), "a slip") {
 					t.Errorf("later: %v", err)
@@ -189,6 +192,24 @@ func TestWhatAWorkerHasIsNotWithdrawn(t *testing.T) {
 	if err := w.end(); err != nil {
 		t.Error(err)
 	}
+}
+
+// due is how many delayed tasks have fallen due and are not in the queue.
+func (r *durableRig) due() uint64 {
+	r.t.Helper()
+	s, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamSchedule)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info, err := s.Info(ctxFor(r.t), natsjs.WithSubjectFilter(r.m.AllDue()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var n uint64
+	for _, of := range info.State.Subjects {
+		n += of
+	}
+	return n
 }
 
 // asleep is how many tasks wait for their time.
