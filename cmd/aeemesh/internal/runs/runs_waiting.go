@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // A waitingTask is a task whose run has no record yet.
 type waitingTask struct {
 	ID, Entity string
-	Due        time.Time // zero: it is in the queue
+	Due        time.Time // zero: its time has come, it is in the queue or a worker moves it there
 }
 
 // waiting returns the task that name means: its id, the id of its run, or the beginning of that as
-// lists print it. It looks among the scheduled tasks of an entity, "" for any, and then in the queue of the entity, if
-// the session has a durable lane. If there is none, it fails with state.ErrNotFound; if it could not
+// lists print it. It looks among the scheduled tasks of an entity, "" for any, then among the delayed ones that are due, and then in
+// the queue of the entity, if the session has a durable lane. If there is none, it fails with state.ErrNotFound; if it could not
 // look everywhere, with the reason.
 func waiting(ctx context.Context, s *session.Session, name, entity string) (waitingTask, error) {
 	var found []waitingTask
@@ -36,6 +37,13 @@ func waiting(ctx context.Context, s *session.Session, name, entity string) (wait
 	scheduled, err := d.Queue.Scheduled(ctx, entity)
 	for _, w := range scheduled {
 		add(waitingTask{w.ID, w.Entity, w.Due})
+	}
+	if len(found) == 0 && err == nil {
+		var due []jetstream.Scheduled
+		due, err = d.Queue.Due(ctx, entity)
+		for _, w := range due {
+			add(waitingTask{ID: w.ID, Entity: w.Entity})
+		}
 	}
 	if len(found) == 0 && entity != "" && s.Node.Durable() != nil {
 		queued, bad := s.Node.QueuedTasks(ctx, entity)
