@@ -5,13 +5,38 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
+
+// Nor is it said to wait in the queue while that is not known.
+func TestWhatACommandWaitsFor(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	conn := natstest.Conn(t, srv)
+	if got := stillSilent(conn.IsConnected(), "agent.x"); !strings.HasPrefix(got, "no worker of agent.x has answered yet; once the command is stored, ") {
+		t.Error(got)
+	}
+	lost := conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	srv.Close()
+	select {
+	case <-lost:
+	case <-time.After(time.Minute):
+		t.Fatal("the connection is not lost")
+	}
+	if got := stillSilent(conn.IsConnected(), "agent.x"); !strings.HasPrefix(got, "the connection to NATS is lost: whether ") {
+		t.Error(got)
+	}
+}
 
 // A command is said to be queued only if the server has stored it.
 func TestWhatBecameOfACommandThatWasNotAnswered(t *testing.T) {

@@ -157,9 +157,7 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 		return err
 	}
 	a.Term.Progress("asking the workers of %s", entity)
-	silence := time.AfterFunc(silentFor, func() {
-		a.Term.Warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
-	})
+	silence := time.AfterFunc(silentFor, func() { a.Term.Warn("%s", stillSilent(s.Conn.IsConnected(), entity)) })
 	defer silence.Stop()
 	var got intents.CommandResult
 	var below *canceltree.Below
@@ -202,8 +200,17 @@ const shownHint = "\"aeemesh runs show %s\" shows what it has done, and what it 
 const commandWait = 30 * time.Second
 
 // silentFor is how long to wait for the answer to a command without printing
-// anything. After that time the command is queued if no worker has received it.
+// anything.
 const silentFor = 3 * time.Second
+
+// stillSilent says what the wait for the answer to a command is for. The command may be in the queue
+// by then, or not yet: the server may be choosing a leader, or workers are asked for first.
+func stillSilent(connected bool, entity string) string {
+	if !connected {
+		return "the connection to NATS is lost: whether a worker of " + entity + " has the command is not known; this waits for the connection and the answer (--timeout bounds that)"
+	}
+	return "no worker of " + entity + " has answered yet; once the command is stored, the first that comes applies it, and this waits for its answer (--timeout bounds that)"
+}
 
 // notBegun adds to the error about a missing run when its task will begin, if the task is
 // scheduled.
