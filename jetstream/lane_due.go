@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/nats-io/nats.go"
 )
 
 // dueBatch is how many delayed tasks a lane requests at once to move them.
