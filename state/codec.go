@@ -195,8 +195,8 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) (data []byte, digest string, e
 }
 
 // Decode reads one document, JSON or CBOR, sealed or not, and verifies its checksum over
-// the canonical JSON; of a sealed one also that of the document within. A document of another platform, without the x-aeemesh member, must
-// also conform to the schema; its Mesh is zero.
+// the canonical JSON; of a sealed one also that of the document within. A document of another
+// platform, without the x-aeemesh member, must also conform to the schema; its Mesh is zero.
 //
 // The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged, ErrClear,
 // ErrElsewhere or ErrTooLarge. The checkpoint shares no memory with data.

@@ -18,9 +18,10 @@ type waitingTask struct {
 }
 
 // waiting returns the task that name means: its id, the id of its run, or the beginning of that as
-// lists print it. It looks among the scheduled tasks of an entity, "" for any, then among the delayed ones that are due, and then in
-// the queue of the entity, if the session has a durable lane. If there is none, it fails with state.ErrNotFound; if it could not
-// look everywhere, with the reason.
+// lists print it. It looks among the scheduled tasks of an entity, "" for any, then among the
+// delayed ones that are due, and then in the queue of the entity, if the session has a durable lane.
+// If there is none, it fails with state.ErrNotFound; if it could not look everywhere, with the
+// reason.
 func waiting(ctx context.Context, s *session.Session, name, entity string) (waitingTask, error) {
 	var found []waitingTask
 	var runs []string
