@@ -24,8 +24,10 @@ func TestARecordIsKeptForItsLife(t *testing.T) {
 	apply(t, js, jetstream.Options{})
 	s := jetstream.NewHandoffs(js, subject.Map{})
 	gone, stays := state.ID{Entity: "service.handoff", Run: "gone"}, state.ID{Entity: "service.handoff", Run: "stays"}
+	revisions := map[state.ID]uint64{}
 	for _, id := range []state.ID{gone, stays} {
-		if _, err := s.PutFor(ctx, id, 0, []byte("{}"), time.Second); err != nil {
+		var err error
+		if revisions[id], err = s.PutFor(ctx, id, 0, []byte("{}"), time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,6 +50,9 @@ func TestARecordIsKeptForItsLife(t *testing.T) {
 	}
 	if _, err := s.Get(ctx, stays); err != nil {
 		t.Errorf("the one that was written again: %v", err)
+	}
+	if _, err := s.Put(ctx, gone, revisions[gone], []byte("{}")); !errors.Is(err, state.ErrChanged) {
+		t.Errorf("over the one that expired: %v", err)
 	}
 	if _, err := s.PutFor(ctx, gone, 0, []byte("{}"), time.Hour); err != nil {
 		t.Errorf("anew: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -408,6 +409,40 @@ func (v *voyage) receiver() *handoff.Receiver {
 		v.t.Fatal(err)
 	}
 	return r
+}
+
+// The receiver dies when it has stored the run, before it accepts it, and the record of the handoff
+// expires. The source takes the run back; the next receiver deletes what the first one has stored.
+func TestARunThatATargetPreparedAndNeverAcceptedIsDeleted(t *testing.T) {
+	t.Parallel()
+	var once sync.Once
+	v := newVoyage(t, func(v *voyage) {
+		v.receiverAt = func(phase state.Phase, done bool) {
+			if phase == state.PhaseAccepted && !done {
+				once.Do(func() {
+					id := v.inParis().Mesh.Migration.ID
+					if err := v.handoffStore().Delete(ctxFor(v.t), state.ID{Entity: "service.handoff", Run: id}); err != nil {
+						v.t.Error(err)
+					}
+					panic(http.ErrAbortHandler)
+				})
+			}
+		}
+	})
+	v.write(2)
+	v.move()
+	within(t, "the source to go on", v.source.begun)
+	v.finish("source")
+	if v.inParis() == nil {
+		t.Fatal("no run was prepared")
+	}
+	if _, _, err := v.receiver().Collect(ctxFor(t)); err != nil {
+		t.Fatal(err)
+	}
+	if c := v.inParis(); c != nil {
+		t.Errorf("the run is in paris, %s", c.Doc.Status)
+	}
+	equal(t, "handoffs", v.handoffs(), "refused")
 }
 
 func TestARunDoesNotLeaveInPlaintext(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 // than [Stay], and starts accepted runs whose receiver died before it started them. Call it
 // periodically; concurrent calls are safe. After an error with one handoff it goes on with the
 // others. It also counts again what each issuer stores, and deletes documents that nothing refers
-// to.
+// to. At first and then every hour it looks for runs that a receiver has stored for a handoff that
+// was never accepted, and whose record has expired since: it deletes them, however old they are.
 func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
 	var failed []error
 	kept, err := r.count(ctx, func(err error) { failed = append(failed, err) })
@@ -30,7 +31,7 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 				err = nil
 			}
 		case m.Phase == state.PhaseRefused && age < 2*Stay:
-			err = r.drop(ctx, h, h.c.ID()) // its refusal was interrupted
+			err = r.drop(ctx, h, h.c.ID()) // its refusal was interrupted; later endOrphans does this
 		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
 			if _, err = r.Commit(ctx, h.id); err == nil {
 				started++
@@ -41,6 +42,10 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 		if err != nil {
 			failed = append(failed, err)
 		}
+	}
+	orphans, err := r.endOrphans(ctx)
+	if refused += orphans; err != nil {
+		failed = append(failed, err)
 	}
 	if r.cfg.Tidy != nil {
 		if err := r.cfg.Tidy(ctx); err != nil {

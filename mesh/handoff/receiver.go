@@ -120,9 +120,10 @@ type Reply struct {
 // A Receiver receives runs. Its methods may be called from many goroutines, and several receivers
 // may use the same stores.
 type Receiver struct {
-	cfg    ReceiverConfig
-	open   places
-	shares shares
+	cfg     ReceiverConfig
+	open    places
+	shares  shares
+	orphans orphans
 }
 
 // NewReceiver makes a receiver. It does no I/O. All faults of the configuration
