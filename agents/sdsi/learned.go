@@ -19,8 +19,8 @@ import (
 // (SDSI 6.2). Package learn implements it. Implementations must be safe for concurrent use.
 type Learner interface {
 	// View returns the learned keys for a client in a scenario, the cohort of the view, and the
-	// client's name in the pool. A nil view means that nothing can be learned; an empty one, that no
-	// keys are known, or not yet.
+	// client's name in the pool. A nil view means that nothing can be learned, the zero one that the
+	// keys are not known yet.
 	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, cohort, client string)
 	// Observe records one payload. done is closed when the payload is stored, or when the learner
 	// stops waiting for that; nil: there is nothing to wait for.
@@ -180,9 +180,15 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 	} else {
 		seen.Others = filled.Other
 	}
-	if !l.view.Empty() {
-		var values map[string]json.RawMessage
+	var values map[string]json.RawMessage
+	if !l.view.Empty() || !l.view.Read() {
 		_ = json.Unmarshal(sent.Payload, &values) // Check has read it
+	}
+	if len(seen.Others) > 0 && !l.view.Read() {
+		// The others may be values of learned keys, which are not to be stored.
+		seen.Others = template.OtherTexts(values[template.Other])
+	}
+	if !l.view.Empty() {
 		for name, value := range values {
 			k, state := l.view.Key(name, l.client)
 			if state == "" || string(value) == "null" && k.Type != template.Null { // null counts as absent

@@ -257,6 +257,37 @@ func TestNotModifiedIsNoAnswerToAFirstQuestion(t *testing.T) {
 	}
 }
 
+// Until the learned keys are known, only the texts of "other" itself are learned from: unknown keys may
+// be learned ones, and their values are not to be stored.
+func TestValuesOfKeysThatAreNotKnownYetAreNotLearnedFrom(t *testing.T) {
+	t.Parallel()
+	empty, err := evolve.New(evolve.Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		view *evolve.View
+		want []string
+	}{
+		"not read": {&evolve.View{}, []string{"a kayak", "a dog"}},
+		"empty":    {empty.View(), []string{"a kayak", "a dog", "window_seat: by Ada"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			learner := notes{has{c.view}, make(chan sdsi.Seen, 1)}
+			desk := r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1"))
+			desk.Learn(learner)
+			r.serve(desk, sells, nil)
+			got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":"by Ada","other":["a kayak","a dog"]}}`)
+			contains(t, "an exchange", got, `window_seat: by Ada`) // the handler gets all
+			if seen := natstest.Within(t, "the payload", learner.seen); !slices.Equal(seen.Others, c.want) || !seen.Refused {
+				t.Errorf("%+v", seen)
+			}
+		})
+	}
+}
+
 // cohorts is a learner in which each sender is a cohort.
 type cohorts struct {
 	has

@@ -364,12 +364,17 @@ func TestTheStoreIsAway(t *testing.T) {
 }
 
 // A store that is away when a worker starts delays its first results, and their texts are stored
-// when it answers. Keys that the worker does not know yet are not counted as absent.
+// when it answers. Keys that the worker does not know yet are not counted as absent, and their values
+// are not stored.
 func TestTheStoreIsAwayFromTheStart(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	r := newRig(t)
-	learnsWindowSeat(t, r.learner(nil))
+	learnsWindowSeat(t, r.learner(func(c *learn.Config) {
+		c.Induce = func(context.Context, evolve.Cluster, *template.Template) (template.Key, error) {
+			return template.Key{Name: "window_seat", Type: template.String, Description: "Which seat."}, nil
+		}
+	}))
 	away := &faulty{Pools: r.pools}
 	away.fail(errors.New("no answer"))
 	l := r.learner(func(c *learn.Config) { c.Pools, c.Patience, c.Unsigned = away, 50*time.Millisecond, true })
@@ -394,7 +399,7 @@ func TestTheStoreIsAwayFromTheStart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { ended <- node(ferries).Serve(ctx, agent) }()
 	natstest.Within(t, "the agent", ready)
-	p := template.Payload{SchemaID: "ferry_v1", Payload: json.RawMessage(`{"harbour_from":"Oslo","window_seat":true,"other":"a kayak"}`)}
+	p := template.Payload{SchemaID: "ferry_v1", Payload: json.RawMessage(`{"harbour_from":"Oslo","window_seat":"by Ada","other":"a kayak"}`)}
 	if _, err := sdsi.NewClient(node("agent.c9")).Exchange(t.Context(), ferries, p, sdsi.ExchangeOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -405,6 +410,9 @@ func TestTheStoreIsAwayFromTheStart(t *testing.T) {
 	})
 	if m := r.stored("").Keys(r.clock())[0].Metrics; m.Payloads != 0 {
 		t.Errorf("%+v", m)
+	}
+	if raw, _, _ := r.pools.Get(t.Context(), ferries, "ferry_booking"); strings.Contains(string(raw), "Ada") {
+		t.Errorf("the value of a learned key is stored: %s", raw)
 	}
 	stop()
 	natstest.Within(t, "the end", ended)
@@ -455,7 +463,7 @@ func TestADamagedPoolStays(t *testing.T) {
 		c.Patience = 50 * time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if v, _, _ := l.View(t.Context(), "ferry_booking", client(1)); !v.Empty() {
+	if v, _, _ := l.View(t.Context(), "ferry_booking", client(1)); v != nil && !v.Empty() {
 		t.Error("the view has keys")
 	}
 	wait(t, says(l, "1", client(1), "a window seat"))

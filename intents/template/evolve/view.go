@@ -9,15 +9,17 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// A View is the part of a pool that clients get. It is immutable and safe for concurrent use.
+// A View is the part of a pool that clients get. It is immutable and safe for concurrent use. The
+// zero View is that of a pool that was not read yet.
 type View struct {
+	read       bool
 	lives      []life // without counts
 	generation uint64
 }
 
 // View returns the current view.
 func (p *Pool) View() *View {
-	v := &View{}
+	v := &View{read: true}
 	for _, l := range p.doc.Lives {
 		v.generation = max(v.generation, l.Number)
 		if l.State.advertised() || l.State == Withdrawn {
@@ -31,6 +33,9 @@ func (p *Pool) View() *View {
 // Generation returns a number that differs between two views of the same pool if clients get
 // something else. Views of different pools may have the same number.
 func (v *View) Generation() uint64 { return v.generation }
+
+// Read reports whether the pool was read. If not, it is not known which keys it has.
+func (v *View) Read() bool { return v.read }
 
 // Empty reports whether the view has no keys, neither advertised nor withdrawn ones.
 func (v *View) Empty() bool { return len(v.lives) == 0 }
