@@ -69,8 +69,11 @@ func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (
 	if p == nil || l.store.Load() == nil {
 		return nil, "", ""
 	}
-	if v = p.seen(ctx); v == nil { // it cannot be read for now; texts wait for it
-		v = &evolve.View{}
+	if v = p.seen(ctx); v == nil {
+		if p.damaged.Load() {
+			return nil, "", ""
+		}
+		v = &evolve.View{} // it cannot be read for now; texts wait for it
 	}
 	client, _ = p.client(from)
 	return v, p.id.cohort, client

@@ -31,7 +31,8 @@ type pool struct {
 
 	samplers map[string]*evolve.Sampler // of the values to judge, by key
 
-	out atomic.Pointer[OptOuts] // read after known
+	out     atomic.Pointer[OptOuts] // read after known
+	damaged atomic.Bool             // the stored pool cannot be decoded
 
 	// The following fields belong to the only goroutine that writes.
 	known    *evolve.Pool
@@ -220,6 +221,7 @@ func (p *pool) load(store Pools) error {
 	} else {
 		e, err = evolve.Decode(raw, cfg)
 	}
+	p.damaged.Store(err != nil)
 	if err != nil {
 		return err
 	}
