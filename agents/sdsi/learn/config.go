@@ -38,8 +38,9 @@ type Config struct {
 	// Induce makes a key from a cluster. Default: [evolve.Rules].
 	Induce func(ctx context.Context, c evolve.Cluster, t *template.Template) (template.Key, error)
 	// Judge reports whether a value means what the client's words say. sure is false if it cannot
-	// decide. Default: the embedder compares the client's words with the words that the key was
-	// made from.
+	// decide. It gets the words and the value without what Scrub removes. Default: the embedder
+	// compares the client's words with the words that the key was made from, and no value leaves the
+	// process.
 	Judge func(ctx context.Context, j Judgement) (aligned, sure bool, err error)
 	// Sensitive says which keys wait for an operator. Default: the built-in words.
 	Sensitive evolve.Sensitive
@@ -47,8 +48,7 @@ type Config struct {
 	// for keys that Sensitive lets pass. Default nil: Sensitive alone decides.
 	Classify func(ctx context.Context, k template.Key) (why string, err error)
 	// Scrub removes personal data from a text before it is embedded, stored or judged; keep is false
-	// if nothing of the text may be stored. A value with a text that Scrub would change is not
-	// judged. Default: [Scrub].
+	// if nothing of the text may be stored, or Judge may not get a value with it. Default: [Scrub].
 	Scrub func(text string) (clean string, keep bool)
 	// Exclude reports whether the learner must learn nothing from a sender. Default: it learns from
 	// all senders.
@@ -77,8 +77,8 @@ type Config struct {
 // A Judgement is the question whether a value means what the client's words say.
 type Judgement struct {
 	Key      template.Key
-	Value    json.RawMessage
-	Fragment string // the client's words
+	Value    json.RawMessage // if personal data was removed from it, perhaps of another type
+	Fragment string          // the client's words
 }
 
 // WithDefaults returns the configuration with the defaults filled in, or all errors in its rules.
@@ -153,6 +153,7 @@ func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.C
 
 // New returns a learner, or the errors in its configuration.
 func New(cfg Config) (*Learner, error) {
+	local := cfg.Judge == nil
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func New(cfg Config) (*Learner, error) {
 	if cfg.Entity == "" || len(cfg.Templates) == 0 {
 		return nil, errors.New("learn: a learner has an entity and templates")
 	}
-	l := &Learner{cfg: cfg, pools: map[poolID]*pool{}, judging: make(chan judging, 64), kick: make(chan struct{}, 1)}
+	l := &Learner{cfg: cfg, local: local, pools: map[poolID]*pool{}, judging: make(chan judging, 64), kick: make(chan struct{}, 1)}
 	for _, t := range cfg.Templates {
 		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
 			id := poolID{t.Scenario, cohort}

@@ -62,39 +62,109 @@ func learnsWindowSeat(t *testing.T, l *learn.Learner) {
 	l.Look(t.Context())
 }
 
-// A judge of values gets no personal data either: it is removed from the words, and a value that has
-// some is not judged.
+// Values that look like long numbers, such as dates, amounts and postcodes, are judged: without a model
+// as they are, because nothing of them leaves the process, and by a model without these numbers.
+func TestDatesAndAmountsAreJudged(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]template.Model{
+		"without a model": nil,
+		"by a model": prompted(func(p template.Prompt) string {
+			if strings.Contains(p.Text, "2026") || strings.Contains(p.Text, "1999") || !strings.Contains(p.Text, "[number]") {
+				t.Errorf("the model gets %s", p.Text)
+			}
+			return `{"aligned":true,"sure":true}`
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			l := r.learner(func(cfg *learn.Config) {
+				if m != nil {
+					cfg.With(m)
+				}
+				cfg.Classify = nil
+				cfg.Induce = func(context.Context, evolve.Cluster, *template.Template) (template.Key, error) {
+					return template.Key{Name: "travel_date", Type: template.String, Description: "The day. Example mapping: 'travel date' -> date."}, nil
+				}
+			})
+			for i := range 6 {
+				wait(t, says(l, fmt.Sprint("task", i), client(i), "a travel date"))
+			}
+			l.Look(t.Context())
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); l.Run(ctx) }()
+			for i, value := range []string{`"2026-05-04"`, `"1999.99"`, `1999.99`, `"2026-05-05"`, `20260506`} {
+				wait(t, l.Observe("ferry_booking", client(i), sdsi.Seen{ID: fmt.Sprint("use", i), Keys: []evolve.Use{{Key: "travel_date"}},
+					Values: map[string]json.RawMessage{"travel_date": json.RawMessage(value)}, Fragments: map[string]string{"travel_date": "travel date"}}))
+			}
+			natstest.Eventually(t, "five judgements", func() bool { return r.stored("").Keys(r.clock())[0].Metrics.Judged == 5 })
+			stop()
+			natstest.Within(t, "the end", ended)
+			if m := r.stored("").Keys(r.clock())[0].Metrics; m.AlignmentAccuracy != 1 {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+// prompted is a model of one function.
+type prompted func(template.Prompt) string
+
+func (p prompted) Complete(_ context.Context, prompt template.Prompt) (json.RawMessage, error) {
+	return json.RawMessage(p(prompt)), nil
+}
+
+// A judge of values gets no personal data either: it is removed from the words and from the value.
+// With Reject, a value that has some is not judged.
 func TestJudgesGetNoPersonalData(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	judged := make(chan string, 16)
-	l := r.learner(func(cfg *learn.Config) {
+	judges := func(cfg *learn.Config) {
 		cfg.Judge = func(_ context.Context, j learn.Judgement) (bool, bool, error) {
 			judged <- j.Fragment + " = " + string(j.Value)
 			return true, true, nil
 		}
-	})
+	}
+	l := r.learner(judges)
 	learnsWindowSeat(t, l)
+	strict := r.learner(func(cfg *learn.Config) { judges(cfg); cfg.Scrub = learn.Reject })
+	strict.View(t.Context(), "ferry_booking", client(1))
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); l.Run(ctx) }()
-	sends := func(i int, value, words string) {
+	var all sync.WaitGroup
+	all.Go(func() { l.Run(ctx) })
+	all.Go(func() { strict.Run(ctx) })
+	sends := func(l *learn.Learner, i int, value, words string) {
 		wait(t, l.Observe("ferry_booking", client(i), sdsi.Seen{ID: fmt.Sprint("use", i), Keys: []evolve.Use{{Key: "window_seat"}},
 			Values: map[string]json.RawMessage{"window_seat": json.RawMessage(value)}, Fragments: map[string]string{"window_seat": words}}))
 	}
-	for i, value := range []string{`"for ada@example.org"`, `"for ada\u0040example.org"`, `["aisle",{"for":"ada@example.org"}]`, `{"ada@example.org":1}`, `4712345678`, `4.712345678e9`,
-		`"` + strings.Repeat("at the window ", 1000) + `"`} {
-		sends(100+i, value, "a window seat")
-	}
-	sends(1, "true", "a window seat for ada@example.org")
-	sends(2, `["by the window ",{"far":2.5}]`, "by the window")
-	for _, want := range []string{"a window seat for [email] = true", `by the window = ["by the window ",{"far":2.5}]`} {
+	for i, c := range []struct{ value, want string }{
+		{`"for ada@example.org"`, `"for [email]"`},
+		{`"for ada\u0040example.org"`, `"for [email]"`},
+		{`["aisle",{"for":"ada@example.org"}]`, `["aisle",{"for":"[email]"}]`},
+		{`{"ada@example.org":1}`, `{"[email]":1}`},
+		{`{"for":"ada@example.org","for":1}`, `{"for":1}`},
+		{`4712345678`, `"[number]"`},
+		{`4.712345678e9`, `"[number]e9"`},
+		{`true`, `true`},
+		{`["by the window ",{"far":2.50}]`, `["by the window ",{"far":2.50}]`},
+	} {
+		sends(l, 100+i, `"`+strings.Repeat("at the window ", 1000)+`"`, "too long")
+		sends(l, i, c.value, "a window seat for ada@example.org")
+		want := "a window seat for [email] = " + c.want
 		if got := natstest.Within(t, "a judgement", judged); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	for i, value := range []string{`"for ada@example.org"`, `4712345678`, `{"ada@example.org":1}`, `["2026-05-04"]`, `"aisle"`} {
+		sends(strict, 200+i, value, "a seat")
+	}
+	if got := natstest.Within(t, "a judgement", judged); got != `a seat = "aisle"` {
+		t.Errorf("%q", got)
+	}
 	stop()
-	natstest.Within(t, "the end", ended)
+	all.Wait()
 }
 
 // A request that arrives again, at this worker or another one, is not judged again.

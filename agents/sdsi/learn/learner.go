@@ -20,6 +20,7 @@ import (
 // A Learner manages the pools of one agent. It is safe for concurrent use.
 type Learner struct {
 	cfg     Config
+	local   bool // the judge is the default one: no value leaves the process
 	store   atomic.Pointer[Pools]
 	pools   map[poolID]*pool
 	judging chan judging

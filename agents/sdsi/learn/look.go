@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -138,8 +137,12 @@ func (l *Learner) sample(p *pool, from sdsi.Sender, client string, seen sdsi.See
 	}
 	for name, fragment := range seen.Fragments {
 		k, _ := p.view.Key(name, client)
-		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" && l.showable(seen.Values[name]) && p.sampled(k, client) {
-			values = append(values, judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}})
+		words, keep := l.cfg.Scrub(fragment)
+		if !keep || k.Name == "" {
+			continue
+		}
+		if value, ok := l.shown(seen.Values[name]); ok && p.sampled(k, client) {
+			values = append(values, judging{p, from.Entity, client, Judgement{k, value, words}})
 		}
 	}
 	return values
@@ -155,36 +158,69 @@ func (l *Learner) judge(values []judging) {
 	}
 }
 
-// maxJudgedBytes bounds a value that is judged.
+// maxJudgedBytes bounds a value that a model judges.
 const maxJudgedBytes = 4 << 10
 
-// showable reports whether a judge may get a value: none of its texts and numbers has something
-// that [Config.Scrub] removes. A judge could not tell what the rest of such a value means.
-func (l *Learner) showable(value json.RawMessage) bool {
+// shown returns a value as the judge gets it; ok is false if it gets none. A judge that may be a
+// model's gets the value without what [Config.Scrub] removes, as it gets the client's words.
+func (l *Learner) shown(value json.RawMessage) (clean json.RawMessage, ok bool) {
+	if l.local {
+		return value, true
+	}
 	if len(value) > maxJudgedBytes {
-		return false
+		return nil, false
 	}
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.UseNumber() // as it is written
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return err == io.EOF
-		}
-		var text string
-		switch token := token.(type) {
-		case string: // also the names of members
-			text = token
-		case json.Number:
-			text = token.String()
-		}
-		if text == "" {
-			continue
-		}
-		if clean, keep := l.cfg.Scrub(text); !keep || strings.TrimSpace(clean) != strings.TrimSpace(text) {
-			return false
-		}
+	var v any
+	if d.Decode(&v) != nil {
+		return nil, false
 	}
+	if v, ok = l.scrubbed(v); !ok {
+		return nil, false
+	}
+	clean, err := json.Marshal(v)
+	return clean, err == nil
+}
+
+// scrubbed returns a decoded value without personal data in its texts, numbers and names of members;
+// ok is false if nothing of one of them may be kept.
+func (l *Learner) scrubbed(v any) (clean any, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return l.scrub(v)
+	case json.Number:
+		if text, ok := l.scrub(v.String()); !ok || text != v.String() {
+			return text, ok
+		}
+	case []any:
+		for i := range v {
+			if v[i], ok = l.scrubbed(v[i]); !ok {
+				return nil, false
+			}
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, of := range v {
+			if name, ok = l.scrub(name); !ok {
+				return nil, false
+			}
+			if out[name], ok = l.scrubbed(of); !ok {
+				return nil, false
+			}
+		}
+		return out, true
+	}
+	return v, true
+}
+
+// scrub is [Config.Scrub], and leaves the white space of a text that it does not change otherwise.
+func (l *Learner) scrub(text string) (clean string, keep bool) {
+	clean, keep = l.cfg.Scrub(text)
+	if keep && strings.TrimSpace(clean) == strings.TrimSpace(text) {
+		return text, true
+	}
+	return clean, keep
 }
 
 // maxSamplers bounds the keys whose values a pool samples. It is more than the pool has keys.

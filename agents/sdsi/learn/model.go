@@ -77,6 +77,8 @@ func oneLine(s string) string {
 }
 
 const judgeInstructions = `You check data. A client has turned words into the value of a key. Say whether the value is what the words mean, by the key's description.
+Personal data was removed from both: a word in brackets, such as [number] or [email], stands for what was there. Such a word in the value counts as right
+if the value can be such a thing by the description, and the words do not say otherwise.
 aligned: true or false. sure: false if the words and the description do not tell.`
 
 const judgeSchema = `{"type":"object","required":["aligned","sure"],"additionalProperties":false,"properties":{"aligned":{"type":"boolean"},"sure":{"type":"boolean"}}}`
