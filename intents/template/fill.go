@@ -345,11 +345,16 @@ func (f *filling) missing(have []Mapped) (out []Key) {
 	return out
 }
 
-// Evidence returns the fragments of learned keys and of keys on trial, for [Payload].Fragments.
+// Evidence returns the fragments of learned keys and of keys on trial, for [Payload].Fragments: as many
+// as an agent keeps, and those of keys on trial first.
 func (m *Mapping) Evidence(t *Template) map[string]string {
 	var out map[string]string
-	for _, one := range m.Keys {
-		if k := t.Key(one.Key); k != nil && (k.Learned || k.Experimental) {
+	for _, onTrial := range []bool{true, false} {
+		for _, one := range m.Keys {
+			k := t.Key(one.Key)
+			if k == nil || k.Experimental != onTrial || !k.Learned && !onTrial || len(out) == MaxFragments {
+				continue
+			}
 			if out == nil {
 				out = map[string]string{}
 			}

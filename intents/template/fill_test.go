@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -155,6 +156,26 @@ func TestEvidenceIsOfLearnedKeys(t *testing.T) {
 	}
 	if patch.NewKeys[0].Learned || own.Hash() != parse(t, tram).Hash() {
 		t.Error("Apply has changed its arguments")
+	}
+}
+
+// An agent keeps a bounded number of fragments. Those of keys on trial are among them, because a trial
+// comes to no decision without them.
+func TestEvidenceOfTrialsComesFirst(t *testing.T) {
+	t.Parallel()
+	tpl, m, want := &template.Template{}, &template.Mapping{SchemaID: "tram_v1", Payload: json.RawMessage(`{}`)}, map[string]string{}
+	for i := range 50 {
+		k := template.Key{Name: fmt.Sprintf("key_%02d", i), Type: template.String, Learned: true, Experimental: i >= 40}
+		tpl.Keys = append(tpl.Keys, k)
+		m.Keys = append(m.Keys, template.Mapped{Key: k.Name, Value: json.RawMessage(`"x"`), Fragment: "words"})
+		if i < 10 || i >= 40 {
+			want[k.Name] = "words"
+		}
+	}
+	p := template.Payload{SchemaID: m.SchemaID, Payload: m.Payload, Fragments: m.Evidence(tpl)}
+	got, err := template.ParsePayload(p.Encode())
+	if err != nil || !maps.Equal(got.Fragments, want) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
