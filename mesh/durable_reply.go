@@ -107,7 +107,7 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 		return rw.queueDelegated(r)
 	}
 	if r.bareReply != nil { // it is stored
-		if err := rw.cfg.Replies.Announce(*r.bareReply); err != nil {
+		if err := rw.announce(r, *r.bareReply); err != nil {
 			return err
 		}
 		rw.recordEnd(r, r.answer, nil)
@@ -134,6 +134,24 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	stored.Entity, stored.TaskID = entity, taskID
 	stored.Epoch = r.task.handed.RunEpoch(m.Epoch)
 	stored.Chain, stored.ChainDigest = r.task.handed.Proof()
+	err = rw.send(r, stored)
+	if fault.Unsendable(err) { // an earlier release has written it, or the server's max_payload was larger
+		rw.host.log.Warn("reply cannot be sent, error sent in its place", "run", r.id.Run, "id", taskID, "err", err)
+		if stored, err = stored.Instead(err, rw.host.Signer); err == nil {
+			err = rw.send(r, stored)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if r.wrote {
+		rw.recordEnd(r, reply, problem)
+	}
+	return nil
+}
+
+// send announces and stores the reply of a run that has ended.
+func (rw *replyWriter) send(r *Run, stored answers.Stored) error {
 	msg, err := stored.Message()
 	if err != nil {
 		return err
@@ -141,31 +159,32 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	switch {
 	case rw.repliesBeside(r):
 		// The record has the reply already, so the sender need not wait until it is stored beside it.
-		if err := rw.cfg.Replies.Announce(msg); err != nil {
+		if err := rw.announce(r, msg); err != nil {
 			return err
 		}
 		r.observe(PointAnnounced)
-		if err := rw.storeReply(r, msg); err != nil {
-			return err
-		}
+		return rw.storeReply(r, msg)
 	case !r.wrote: // an earlier owner may have stored it
-		last, err := rw.cfg.Replies.Last(rw.ctx, entity, taskID)
-		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
+		last, err := rw.cfg.Replies.Last(rw.ctx, msg.Entity, msg.TaskID)
+		if err == nil && last.Header.Get(nats.MsgIdHdr) == msg.MsgID {
 			return nil
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 			return err
 		}
-		fallthrough
-	default:
-		if err := rw.cfg.Replies.Publish(rw.ctx, msg); err != nil {
-			return err
-		}
 	}
-	if r.wrote {
-		rw.recordEnd(r, reply, problem)
+	return rw.cfg.Replies.Publish(rw.ctx, msg)
+}
+
+// announce sends a reply to the senders that wait for it. One that is stored already and that no
+// message can carry is left to their next look at the store.
+func (rw *replyWriter) announce(r *Run, msg jetstream.Reply) error {
+	err := rw.cfg.Replies.Announce(msg)
+	if r.replied && fault.Unsendable(err) {
+		rw.host.log.Debug("stored reply not announced", "run", r.id.Run, "err", err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // recordEnd records statistics, telemetry, log and events of a run that this worker

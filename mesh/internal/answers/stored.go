@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -98,6 +99,27 @@ func (s Stored) Message() (out jetstream.Reply, err error) {
 		header[micro.ErrorCodeHeader] = []string{wire.HeaderText(string(problem.Code))}
 	}
 	return jetstream.Reply{Entity: s.Entity, TaskID: s.TaskID, MsgID: s.MsgID, Header: header, Data: data}, nil
+}
+
+// Instead returns the error that is sent in the place of the reply, which no message can carry
+// because of why, see [fault.Unsendable]. It is made of the reply, with its id and its time: so it is
+// the same however often it is made, and is stored once. It is signed with the agent's key (nil:
+// unsigned).
+func (s Stored) Instead(why error, signer *sign.Signer) (Stored, error) {
+	problem := fault.ForPeer(why)
+	switch {
+	case s.Env.Type == envelope.TypeError: // without what makes it too large
+		problem = envelope.ErrorOf(s.Env)
+	case problem.Code != envelope.CodeOutputSchema:
+		problem = envelope.Errorf(envelope.CodeTooLarge, "the answer is larger than a message may be")
+	}
+	e := s.Env.Clone()
+	e.Type, e.Payload, e.Sig, e.Extra = envelope.TypeError, fault.Bare(problem).Payload(), nil, nil
+	s.Env, s.Raw = e, nil
+	if signer == nil {
+		return s, nil
+	}
+	return s, signer.Sign(e)
 }
 
 // RefusedID returns the MsgID of the reply to a message without a run; work is the message's
