@@ -11,14 +11,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -333,6 +337,41 @@ func TestAReceiptWhoseReplyCannotBeSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A receipt may be confirmed again after an earlier release has stored its reply, which cannot be
+// sent. The caller gets the error in its place; the record keeps the reply.
+func TestAReceiptThatWasConfirmedWithAReplyThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t, func(v *voyage) { v.berlin, v.cbor = inSmallMessages(t), true })
+	p.write(2)
+	status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply *envelope.Envelope
+	receipt := p.ended(status, func(e *envelope.Envelope) { e.Payload, reply = manyTenths(10_000), e })
+	p.berlin.rewrite(p.task, func(c *state.Checkpoint) { run.End(c, run.Ending{Reply: encode(t, reply), Target: "paris"}) })
+	for range 2 {
+		if _, err := p.office.Confirm(ctxFor(t), receipt, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "the reply", p.heard.done)
+	if codeOf(p.heard.err) != envelope.CodeTooLarge {
+		t.Errorf("the caller hears %v", p.heard.err)
+	}
+	ends := 0
+	for msg, err := range jetstream.NewReplies(p.berlin.js(p.berlin.nc), p.berlin.m).Read(ctxFor(t), reviewer, p.task.ID, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if msg.Header.Get(nats.MsgIdHdr) == reply.ID {
+			ends++
+		}
+	}
+	equal(t, "replies under the id of the one in the record", ends, 1)
+	equal(t, "reply in the record", string(p.berlin.record(p.task).Mesh.Reply), string(encode(t, reply)))
 }
 
 // The same holds for the reply that comes in a receipt.

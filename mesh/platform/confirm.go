@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -67,14 +69,14 @@ func (p *Platform) Confirm(ctx context.Context, receipt handoff.Receipt, o Confi
 		}
 		change := p.confirmed(ctx, c, v, receipt, o.Signer)
 		if change.err != nil || !change.write {
-			return c, errors.Join(change.err, p.afterwards(ctx, c, change))
+			return c, errors.Join(change.err, p.afterwards(ctx, c, change, o.Signer))
 		}
 		if _, err := p.store(ctx, id, rec.Revision, c); errors.Is(err, state.ErrChanged) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		return c, p.afterwards(ctx, c, change)
+		return c, p.afterwards(ctx, c, change, o.Signer)
 	}
 }
 
@@ -192,8 +194,9 @@ func (p *Platform) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, si
 }
 
 // afterwards requeues the run or publishes its reply, after the record was written. It is
-// safe to repeat.
-func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation) error {
+// safe to repeat. signer signs the error that is published in the place of a reply that cannot be
+// sent: an earlier release has written it, or the server's max_payload was larger.
+func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation, signer *sign.Signer) error {
 	if what.kick {
 		_, err := client.Requeue(ctx, p.cfg.Stores.Queue, c)
 		return err
@@ -209,6 +212,19 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 	if err != nil {
 		return err
 	}
+	if err = p.publish(ctx, reply); fault.Unsendable(err) {
+		if last, err := p.cfg.Stores.Replies.Last(ctx, reply.Entity, reply.TaskID); err == nil && last.Header.Get(nats.MsgIdHdr) == reply.MsgID {
+			return nil // the reply, or the error in its place, is stored
+		}
+		if reply, err = reply.Instead(err, signer); err == nil {
+			err = p.publish(ctx, reply)
+		}
+	}
+	return err
+}
+
+// publish stores a reply, unless it is the last one that is stored.
+func (p *Platform) publish(ctx context.Context, reply answers.Stored) error {
 	msg, err := reply.Message()
 	if err != nil {
 		return err
@@ -243,7 +259,7 @@ func (p *Platform) Recall(ctx context.Context, id state.ID, why string, evenAcce
 	if _, err := p.store(ctx, id, rec.Revision, c); err != nil {
 		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
-	return c, p.afterwards(ctx, c, confirmation{kick: kick})
+	return c, p.afterwards(ctx, c, confirmation{kick: kick}, nil)
 }
 
 // recallable returns an error if a run was not exported, or if the other platform has
