@@ -61,8 +61,11 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 			out.Silent = true
 			continue
 		}
-		if one.Refused != nil && one.Refused.Retryable && !one.Found {
-			out.Refused = one.Refused // the record cannot be read or written: else the order would never reach this run
+		if one.Refused != nil && one.Refused.Retryable && (!one.Found || one.Later) {
+			// The record cannot be read or written, or the run cannot obey yet: else the order would
+			// never reach this run. The order does not wait for an agent or a platform that it was
+			// forwarded to: that may be gone for good.
+			out.Refused = one.Refused
 		}
 		out.Found, out.Done = out.Found || one.Found, out.Done || one.Done
 		out.Runs = append(out.Runs, one.Runs...)
@@ -204,6 +207,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	switch {
 	case err != nil:
 		out.Refused = fault.ForPeer(err)
+		out.Later = out.Refused.Retryable
 		return out, false, nil
 	case done.Do == run.Already:
 		out.Did(rec.ID.Run, done.Status)

@@ -302,6 +302,53 @@ func TestCommandsAtTheTargetBeforeItHasAcceptedTheRun(t *testing.T) {
 	}
 }
 
+// The same holds for a command that names the run by its correlation.
+func TestACommandByCorrelationAtTheTargetBeforeItHasAcceptedTheRun(t *testing.T) {
+	t.Parallel()
+	v, goOn, accept := newArrival(t)
+	node := v.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.parisKeys}})
+	result, err := node.Command(ctxFor(t), reviewer, intents.CancelTask{Corr: v.task.Corr})
+	if codeOf(err) != envelope.CodeUnavailable {
+		t.Errorf("%+v, %v", result, err)
+	}
+	accept()
+	goOn()
+	v.help()
+	if want := `{"settled":"","told":null}`; v.heard.err != nil || string(v.heard.reply.Payload) != want {
+		t.Errorf("the caller hears %v, %v; want %s", v.heard.reply, v.heard.err, want)
+	}
+}
+
+// In the queue a command waits until the run has begun, whether it names the run by its task or by
+// its correlation.
+func TestACommandInTheQueueWaitsForARunThatArrives(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for name, command := range map[string]func(*envelope.Envelope) intents.Command{
+		"id":   func(task *envelope.Envelope) intents.Command { return intents.CancelTask{ID: task.ID} },
+		"corr": func(task *envelope.Envelope) intents.Command { return intents.CancelTask{Corr: task.Corr} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, _, accept := newArrival(t)
+			acks := listenOn(t, v.paris.nc, "$JS.ACK.>")
+			node := v.paris.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.parisKeys}})
+			if _, err := node.Submit(ctxFor(t), mesh.NewCommand(ada, reviewer, command(v.task)), mesh.SubmitOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if ack := within(t, "the worker's answer", acks); !strings.HasPrefix(string(ack.Data), "-NAK") {
+				t.Errorf("the worker answers %s", ack.Data)
+			}
+			accept()
+			within(t, "the reply", v.heard.done)
+			if codeOf(v.heard.err) != envelope.CodeCancelled {
+				t.Errorf("the caller hears %v, %v", v.heard.reply, v.heard.err)
+			}
+			v.paris.drainedQueue()
+		})
+	}
+}
+
 // A run that was wedged so, by an earlier release, goes on when it is resumed.
 func TestARunThatAwaitsNothingIsResumed(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,7 @@ type Outcome struct {
 	Found   bool // the task exists, and the sender may command it
 	Silent  bool // another worker answers
 	Between bool // the run is this worker's, which is about to begin or to release it
+	Later   bool // the run itself cannot obey yet, as Refused says: the order is to come again
 	Done    bool
 	Status  string
 	Runs    []string
