@@ -3,13 +3,17 @@ package mesh_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/canceltree"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -68,6 +72,33 @@ func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 	r.serve(r.lane(mesh.Config{}), r.middle)
 	r.drainedQueue()
 	eventually(t, "no run is open", func() bool { return len(r.openRuns(lead, "agent.middle", "agent.durable")) == 0 })
+}
+
+// A worker may refuse a cancel for a while, as for a run that is still on its way to it. The cancel
+// is queued for it then.
+func TestCancelTreeQueuesWhatIsRefusedForAWhile(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	r := newCutTree(t)
+	if _, err := r.nc.Subscribe("aee.ctl.agent.middle", func(msg *nats.Msg) {
+		refusal := parse(t, msg.Data).ReplyError(envelope.Errorf(envelope.CodeUnavailable, "not yet"))
+		if err := msg.Respond(encode(t, refusal)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	_, below, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID})
+	if err != nil || len(below.Waiting) != 1 || below.Waiting[0].Entity != "agent.middle" {
+		t.Fatalf("%+v, %v; want agent.middle's task waiting", below, err)
+	}
+	queued := r.storedOn(jetstream.StreamWork, "aee.work.urgent.agent.middle")
+	if !slices.ContainsFunc(queued, func(e *envelope.Envelope) bool { return e.Intent == intents.TaskCancel && e.From == ada }) {
+		t.Errorf("in the queue of agent.middle: %+v, want the operator's cancel", queued)
+	}
 }
 
 // A caller who is no operator of the leaf's agent is told that it does not obey, and it

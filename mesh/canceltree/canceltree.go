@@ -26,8 +26,8 @@ import (
 type Below struct {
 	// Ended counts the tasks that were cancelled now or had ended before.
 	Ended int `json:"ended"`
-	// Waiting are tasks whose agents did not answer. The cancel is queued for them; they
-	// end when a worker of the agent comes, or at their deadline.
+	// Waiting are tasks whose agents did not answer, or refused the cancel for a while. The cancel is
+	// queued for them; they end when a worker of the agent can obey it, or at their deadline.
 	Waiting []Task `json:"waiting,omitempty"`
 	// Silent are live tasks whose caller has no worker, and for which no worker
 	// answered. They have ended, or end at their deadline.
@@ -267,18 +267,20 @@ func open(waits []state.Wait) (n int) {
 	return n
 }
 
-// command sends a cancel to the workers of a task's agent. If none is online, it queues
-// the cancel. If some are but none has the run, it queues the cancel and waits a while for
+// command sends a cancel to the workers of a task's agent. If none is online, or one refuses it for
+// a while, it queues the cancel. If some are but none has the run, it queues the cancel and waits a while for
 // one of them to draw it.
 func (w *walk) command(ctx context.Context, b branch) error {
 	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
 	_, err := w.node.TryCommand(ctx, e)
-	if !mesh.IsUnanswered(err) || ctx.Err() != nil {
+	var problem *envelope.Error
+	later := errors.As(err, &problem) && problem.FromPeer() && problem.Retryable
+	if !later && !mesh.IsUnanswered(err) || ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if errors.Is(err, nats.ErrNoResponders) {
+	if later || errors.Is(err, nats.ErrNoResponders) {
 		if _, bad := w.node.Submit(ctx, e, mesh.SubmitOptions{}); bad != nil {
 			return bad
 		}

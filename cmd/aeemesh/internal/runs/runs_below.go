@@ -37,7 +37,7 @@ func belowWords(b *canceltree.Below) (out []string) {
 		}
 		out = append(out, count+" "+fmt.Sprintf(format, agentsOf(tasks)))
 	}
-	say(b.Waiting, "task below waits", "tasks below wait", "for a worker of %s, which has not answered: the cancel is queued, and the deadline holds in any case.")
+	say(b.Waiting, "task below waits", "tasks below wait", "for a worker of %s, which has not answered or cannot obey yet: the cancel is queued, and the deadline holds in any case.")
 	if b.Asked > 0 {
 		out = append(out, fmt.Sprintf("What is asked of people there stays open until then: %d in all.", b.Asked))
 	}
