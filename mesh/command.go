@@ -320,14 +320,18 @@ func (cs *commands) queued(hold *hold, t *Task) {
 	err := cs.applyQueued(cs.ctx, t)
 	if err != nil {
 		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		delay := max(time.Second, fault.ForPeer(err).Backoff())
-		if unreadable(err) != nil { // until a worker that can read the record comes
-			delay = max(delay, min(time.Duration(hold.Delivered)*time.Second, unreadablePause))
-		}
-		cs.nak(hold, delay)
+		cs.nak(hold, orderPause(err, hold.Delivered))
 		return
 	}
 	cs.ack(hold)
+}
+
+// orderPause returns the delay before an order that could not be applied comes again. It grows with
+// the deliveries, because it may take until a worker that can read the record comes, or another
+// platform can be reached.
+func orderPause(err error, deliveries uint64) time.Duration {
+	grown := time.Duration(min(deliveries, uint64(unreadablePause/time.Second))) * time.Second
+	return max(time.Second, grown, fault.ForPeer(err).Backoff())
 }
 
 // applyQueued applies an order from the work queue, and stores its answer on the

@@ -207,7 +207,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	switch {
 	case err != nil:
 		out.Refused = fault.ForPeer(err)
-		out.Later = out.Refused.Retryable
+		out.Later = out.Refused.Code == envelope.CodeUnavailable // and not E_BUSY, of a run that may be paused for long
 		return out, false, nil
 	case done.Do == run.Already:
 		out.Did(rec.ID.Run, done.Status)

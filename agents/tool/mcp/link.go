@@ -265,7 +265,9 @@ func (l *link) ping(ctx context.Context, s *session) {
 		err := ask(context.WithValue(pinging, noteOfCall{}, &seen))
 		cancel()
 		var answer *jsonrpc.Error
-		if err == nil || errors.As(err, &answer) && !rejected(answer) || seen.status.Load() == http.StatusTooManyRequests {
+		status := seen.status.Load()
+		// Some servers answer methods that they do not know with 500.
+		if err == nil || errors.As(err, &answer) && !rejected(answer) || status == http.StatusTooManyRequests || status == http.StatusInternalServerError {
 			missed, silent = 0, time.Time{}
 			continue
 		}

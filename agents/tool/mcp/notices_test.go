@@ -99,7 +99,7 @@ func (s *stateless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // The session of a server over HTTP that is away is given up, like that of every server that answers
-// no pings. One that has too many requests is not away.
+// no pings. One that has too many requests is not away, nor one that knows no pings and fails at them.
 func TestAServerOverHTTPThatIsAwayIsGivenUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -114,13 +114,15 @@ func TestAServerOverHTTPThatIsAwayIsGivenUp(t *testing.T) {
 		c.Log = slog.New(endings{c.Log.Handler(), ended})
 	}), "mcp://it/*")
 	tools(t, src)
-	s.down.Store(http.StatusTooManyRequests)
-	before := s.pings.Load()
-	eventually(t, "pings", func() bool { return s.pings.Load() > before+2 })
-	select {
-	case why := <-ended:
-		t.Errorf("the session of a server with too many requests ended: %s", why)
-	default:
+	for _, status := range []int32{http.StatusTooManyRequests, http.StatusInternalServerError} {
+		s.down.Store(status)
+		before := s.pings.Load()
+		eventually(t, "pings", func() bool { return s.pings.Load() > before+3 })
+		select {
+		case why := <-ended:
+			t.Errorf("the session of a server that answers pings with %d ended: %s", status, why)
+		default:
+		}
 	}
 	s.renewed.Store(true)
 	s.down.Store(http.StatusBadGateway)
