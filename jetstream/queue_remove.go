@@ -10,38 +10,40 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Drawn says what workers have drawn of an entity's messages.
+// Drawn says what workers have drawn of an entity's messages of one priority.
 type Drawn struct {
+	Last       uint64 // the highest sequence that was delivered
 	Unacked    int    // messages that are delivered and not acknowledged
-	Deliveries uint64 // number of deliveries since the consumers were made; redeliveries count
+	Deliveries uint64 // number of deliveries since the consumer was made; redeliveries count
 }
 
-// Drawn reads what workers have drawn from [StreamWork], of all priorities, and with due also of the
-// delayed tasks that are due ([Queue.Due]). Between two calls that return the same, and no Unacked, no
-// worker has had a message of the entity. It needs permission for $JS.API.CONSUMER.INFO of the
-// entity's four consumers, with due of the fifth.
-func (q *Queue) Drawn(ctx context.Context, entity string, due bool) (Drawn, error) {
-	var all Drawn
-	specs, err := Consumers(q.m, entity, 0)
+// Drawn reads what workers have drawn from [StreamWork], of one priority, or with "" of the delayed
+// tasks that are due ([Queue.Due]). It needs permission for $JS.API.CONSUMER.INFO of the consumer.
+func (q *Queue) Drawn(ctx context.Context, entity, priority string) (Drawn, error) {
+	spec, err := DueConsumer(q.m, entity)
+	if priority != "" {
+		spec, err = WorkConsumer(q.m, priority, entity, 0)
+	}
 	if err != nil {
-		return all, err
+		return Drawn{}, err
 	}
-	for _, c := range specs {
-		if c.Stream == StreamSchedule && !due {
-			continue
-		}
-		var info natsjs.ConsumerInfo
-		err = api.Request(ctx, q.js, "CONSUMER.INFO."+c.StreamName(q.m)+"."+c.Config.Durable, nil, &info)
-		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
-			continue
-		}
-		if err != nil {
-			return all, api.Explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
-		}
-		all.Unacked += info.NumAckPending
-		all.Deliveries += info.Delivered.Consumer
+	var info natsjs.ConsumerInfo
+	err = api.Request(ctx, q.js, "CONSUMER.INFO."+spec.StreamName(q.m)+"."+spec.Config.Durable, nil, &info)
+	if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
+		return Drawn{}, nil
 	}
-	return all, nil
+	if err != nil {
+		return Drawn{}, api.Explain(q.js.Conn(), err, "look at %s", spec.Name(q.m))
+	}
+	return Drawn{Last: info.Delivered.Stream, Unacked: info.NumAckPending, Deliveries: info.Delivered.Consumer}, nil
+}
+
+// MayHave reports whether a worker may have the message of this sequence now.
+func (d Drawn) MayHave(seq uint64) bool { return seq <= d.Last && d.Unacked > 0 }
+
+// MayHaveDrawn reports whether a worker may have drawn the message of this sequence since before was read.
+func (d Drawn) MayHaveDrawn(seq uint64, before Drawn) bool {
+	return d != before && (seq <= d.Last || d.Deliveries < before.Deliveries) // fewer: the consumer was reset
 }
 
 // Remove deletes a message from [StreamWork], or fails with [ErrNotFound]. It needs

@@ -3,13 +3,16 @@ package mesh_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -151,5 +154,57 @@ func TestAllTasksOfAnAgentAreWithdrawn(t *testing.T) {
 	}
 	if r.queued() != 0 || r.asleep() != 0 || r.due() != 0 {
 		t.Errorf("%d messages wait, %d are scheduled and %d are due", r.queued(), r.asleep(), r.due())
+	}
+}
+
+// A task that no worker has drawn is withdrawn beside one that a worker has, also if that worker is dead.
+func TestATaskBehindAnUnacknowledgedOneIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	drawn, behind, urgent := newTask("agent.ecoh", "code.review", `{}`), newTask("agent.ecoh", "code.review", `{}`), newTask("agent.ecoh", "code.review", `{}`)
+	urgent.Priority = envelope.PriorityHigh
+	r.submit(client, drawn)
+	r.draw(jetstream.WorkConsumer(r.m, "normal", drawn.To, longLease))
+	for _, task := range []*envelope.Envelope{behind, urgent} {
+		r.submit(client, task)
+		if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err != nil {
+			t.Errorf("a %s task that no worker has drawn: %v", task.Priority, err)
+		}
+	}
+	if err := ops.CancelQueued(ctxFor(t), drawn.To, drawn.ID, "a slip"); !errors.Is(err, mesh.ErrBegun) {
+		t.Errorf("a worker has it: %v", err)
+	}
+	if n := r.queued(); n != 1 {
+		t.Errorf("%d tasks are queued", n)
+	}
+}
+
+// Who withdraws all tasks reads the queue once, not once for each task.
+func TestManyTasksAreWithdrawnInOnePass(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	const tasks = 12
+	for range tasks {
+		r.submit(client, newTask("agent.ecoh", "code.review", `{}`))
+	}
+	endless, strange := newTask("agent.ecoh", "code.review", `{}`), newTask("agent.other", "code.review", `{}`)
+	endless.ID = strings.Repeat("x", subject.MaxID+1) // a worker rejects both
+	for _, task := range []*envelope.Envelope{endless, strange} {
+		if _, err := jetstream.NewQueue(r.js(r.nc), r.m).Submit(ctxFor(t), jetstream.Submission{Entity: "agent.ecoh", ID: ulid.Make().String(), Data: encode(t, task)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := r.listen("$JS.API.DIRECT.GET." + jetstream.StreamWork)
+	if n, err := ops.CancelAllQueued(ctxFor(t), "agent.ecoh", "a slip"); n != tasks || err != nil {
+		t.Errorf("%d withdrawn, %v", n, err)
+	}
+	settle(t, r.nc)
+	if n := r.queued(); n != 2 {
+		t.Errorf("%d tasks are queued", n)
+	}
+	if n := len(drained(reads)); n > 2*len(subject.Priorities()) {
+		t.Errorf("the queue was read %d times", n)
 	}
 }

@@ -177,11 +177,15 @@ func TestWhatAWorkerHasIsNotWithdrawn(t *testing.T) {
 	// One that a worker was handed, and of which nothing is known yet.
 	other := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, other)
+	hand := r.draw(jetstream.WorkConsumer(r.m, "normal", reviewer, longLease))
 	if err := ops.CancelQueued(ctxFor(t), reviewer, other.ID, ""); !errors.Is(err, mesh.ErrBegun) {
 		t.Errorf("in hand: %v", err)
 	}
 	if err := r.lane(mesh.Config{Entity: "service.bot"}).CancelQueued(ctxFor(t), reviewer, other.ID, ""); !isRefused(err, envelope.CodeDenied) {
 		t.Errorf("no operator: %v", err)
+	}
+	if err := hand.Nak(); err != nil {
+		t.Fatal(err)
 	}
 	gate.open()
 	for _, task := range []*envelope.Envelope{task, other} {

@@ -33,23 +33,37 @@ var ErrBegun = errors.New("a worker has begun the task")
 // it has deleted the message: it then fails with [ErrBegun]. In the worst case the sender gets
 // E_CANCELLED and later a result.
 func (c *Client) CancelQueued(ctx context.Context, entity, taskID, reason string) error {
-	d := c.cfg.Stores
-	if d == nil {
+	if c.cfg.Stores == nil {
 		return sender.ErrLiveOnly
 	}
 	w, err := c.findWaiting(ctx, entity, taskID)
 	if err != nil {
 		return err
 	}
+	problem, err := c.withdrawal(reason)
+	if err != nil {
+		return err
+	}
+	return c.cancelWaiting(ctx, w, problem)
+}
+
+// withdrawal returns the E_CANCELLED of this node, or fails if no sender would accept it.
+func (c *Client) withdrawal(reason string) (*envelope.Error, error) {
 	problem := run.Cancelled(c.cfg.Entity, reason)
 	if !c.s.Answers.Withdrawn(&envelope.Envelope{Type: envelope.TypeError, From: c.cfg.Entity, Payload: problem.Payload()}) {
-		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", c.cfg.Entity)
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", c.cfg.Entity)
 	}
+	return problem, nil
+}
+
+// cancelWaiting withdraws a task that waits. If its message has left its place, it looks for the task again.
+func (c *Client) cancelWaiting(ctx context.Context, w *waiting, problem *envelope.Error) error {
 	for range withdrawTries {
-		if moved, err := c.withdraw(ctx, w, entity, taskID, problem); err != nil || !moved {
+		moved, err := c.withdraw(ctx, w, problem)
+		if err != nil || !moved {
 			return err
 		}
-		w, err = c.findWaiting(ctx, entity, taskID)
+		w, err = c.findWaiting(ctx, w.task.To, w.task.ID)
 		if errors.Is(err, jetstream.ErrNotFound) {
 			break
 		}
@@ -65,70 +79,92 @@ const withdrawTries = 4
 
 // withdraw stores the reply of a task that waits, and removes its messages. It returns moved if a
 // message was no longer in its place. Without an error no worker has drawn one of the others.
-func (c *Client) withdraw(ctx context.Context, w waiting, entity, taskID string, problem *envelope.Error) (moved bool, err error) {
-	d := c.cfg.Stores
-	if err := c.mayRemove(ctx, w, entity); err != nil {
+func (c *Client) withdraw(ctx context.Context, w *waiting, problem *envelope.Error) (moved bool, err error) {
+	if err := c.mayRemove(ctx, w); err != nil {
 		return false, err
 	}
-	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
+	id := state.ID{Entity: w.task.To, Run: state.RunID(w.task.To, w.task.ID)}
 	if err := c.unbegun(ctx, id); err != nil {
 		return false, err
 	}
-	before, err := d.Queue.Drawn(ctx, entity, len(w.due) > 0)
+	before, err := c.drawn(ctx, w)
 	if err != nil {
 		return false, err
 	}
-	if before.Unacked > 0 {
-		return false, fmt.Errorf("%w, or another task of this agent: the queue has an unacknowledged message", ErrBegun)
+	for i, p := range w.places {
+		if before[i].MayHave(p.seq) {
+			return false, fmt.Errorf("%w, or another task of this agent: a message is unacknowledged", ErrBegun)
+		}
 	}
 	if err := c.answerWithdrawn(ctx, w.task, w.cbor, problem); err != nil {
 		return false, err
 	}
-	if moved, err = c.remove(ctx, w, entity, taskID); err != nil {
+	if moved, err = c.remove(ctx, w); err != nil {
 		return false, err
 	}
-	after, err := d.Queue.Drawn(ctx, entity, len(w.due) > 0)
+	after, err := c.drawn(ctx, w)
 	if err != nil {
 		return false, err
 	}
-	if after != before {
-		return false, fmt.Errorf("%w, or another task of this agent: a worker drew a message while this one was removed", ErrBegun)
+	for i, p := range w.places {
+		if after[i].MayHaveDrawn(p.seq, before[i]) {
+			return false, fmt.Errorf("%w, or another task of this agent: a worker drew a message while this one was removed", ErrBegun)
+		}
 	}
 	return moved, c.unbegun(ctx, id)
+}
+
+// drawn returns for each place of a task what workers have drawn there.
+func (c *Client) drawn(ctx context.Context, w *waiting) ([]jetstream.Drawn, error) {
+	all := make([]jetstream.Drawn, len(w.places))
+	for i, p := range w.places {
+		if i > 0 && p.priority == w.places[i-1].priority {
+			all[i] = all[i-1]
+			continue
+		}
+		var err error
+		if all[i], err = c.cfg.Stores.Queue.Drawn(ctx, w.task.To, p.priority); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // CancelAllQueued withdraws all queued, scheduled and due tasks of an entity and returns their number. It
 // skips messages that are not tasks. It continues after a task that cannot be withdrawn, for
 // example because a worker has begun it; the error joins all failures.
-func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (int, error) {
-	d := c.cfg.Stores
-	if d == nil {
+func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (done int, err error) {
+	if c.cfg.Stores == nil {
 		return 0, sender.ErrLiveOnly
 	}
-	later, err := d.Queue.Scheduled(ctx, entity)
+	problem, err := c.withdrawal(reason)
 	if err != nil {
 		return 0, err
 	}
-	due, err := d.Queue.Due(ctx, entity)
-	if err != nil {
-		return 0, err
-	}
-	ids, err := c.QueuedTasks(ctx, entity)
-	if err != nil {
-		return 0, err
-	}
-	for _, s := range append(later, due...) { // a task that is in two places is not found again
-		ids = append(ids, s.ID)
-	}
-	done := 0
+	tried := map[string]bool{}
 	var failed []error
-	for _, id := range ids {
-		switch err := c.CancelQueued(ctx, entity, id, reason); {
-		case err == nil:
-			done++
-		case !errors.Is(err, jetstream.ErrNotFound):
-			failed = append(failed, fmt.Errorf("task %s: %w", id, err))
+	for more := true; more; {
+		found := search{entity: entity, limits: c.s.Answers.Limits, wants: func(id string) bool { return !tried[id] }}
+		later, err := c.cfg.Stores.Queue.Scheduled(ctx, entity)
+		for _, s := range later {
+			found.see(s.Data, s.Header, s.ID, nil)
 		}
+		if err == nil {
+			err = c.searchDrawable(ctx, entity, &found)
+		}
+		if err != nil {
+			return done, errors.Join(append(failed, err)...)
+		}
+		for _, w := range found.tasks {
+			tried[w.task.ID] = true
+			switch err := c.cancelWaiting(ctx, w, problem); {
+			case err == nil:
+				done++
+			case !errors.Is(err, jetstream.ErrNotFound):
+				failed = append(failed, fmt.Errorf("task %s: %w", w.task.ID, err))
+			}
+		}
+		more = found.cut
 	}
 	return done, errors.Join(failed...)
 }
@@ -168,106 +204,149 @@ func (c *Client) unbegun(ctx context.Context, id state.ID) error {
 	return err
 }
 
-// waiting is a task that no worker has drawn, and where its messages are.
+// waiting is a task that no worker has begun, and where its messages are.
 type waiting struct {
-	task        *envelope.Envelope
-	cbor        bool
-	scheduled   bool
-	due, queued []uint64 // sequences: the same task may have been submitted again
+	task      *envelope.Envelope
+	cbor      bool
+	scheduled bool
+	places    []place // due, then queued; the same task may have been submitted again
 }
 
-// read takes the task from a message, or returns false if the message is not this task.
-func (w *waiting) read(msg *nats.Msg, taskID string, limits envelope.Limits) bool {
-	env, inCBOR, err := wire.Decode(msg, limits)
-	if err != nil || env.ID != taskID {
-		return false // also a message that is not a task: a worker rejects it
+// place is where a message waits that a worker may draw.
+type place struct {
+	priority string // of a queued message; "": the message is due
+	seq      uint64
+}
+
+// search collects the tasks of an entity that wait. It looks for them in the order in which a task
+// moves, so that it misses none: among the scheduled tasks, among those that are due, and in the queue.
+type search struct {
+	entity string
+	limits envelope.Limits
+	wants  func(id string) bool
+	tasks  []*waiting
+	byID   map[string]*waiting
+	held   int  // bytes of messages
+	cut    bool // there are more tasks than a search holds
+}
+
+// mostHeld is how many bytes of messages a search holds at the most.
+const mostHeld = 64 << 20
+
+// see records a message of a task that waits at a place; nil: it is scheduled. It skips what a worker
+// rejects: a message that is no task of the entity, and a task whose id is too long for the subject of
+// its reply. It also skips a message that was stored under another id than its task's.
+func (s *search) see(data []byte, header nats.Header, id string, at *place) {
+	env, inCBOR, err := wire.Decode(&nats.Msg{Data: data, Header: header}, s.limits)
+	if err != nil || env.To != s.entity || len(subject.Escape(env.ID)) > subject.MaxID {
+		return
+	}
+	if id != "" && env.ID != id || !s.wants(env.ID) {
+		return
+	}
+	w := s.byID[env.ID]
+	switch {
+	case w != nil:
+	case s.held > 0 && s.held+len(data) > mostHeld:
+		s.cut = true
+		return
+	default:
+		w = &waiting{}
+		s.tasks, s.held = append(s.tasks, w), s.held+len(data)
+		if s.byID == nil {
+			s.byID = map[string]*waiting{}
+		}
+		s.byID[env.ID] = w
 	}
 	w.task, w.cbor = env, inCBOR
-	return true
+	if at == nil {
+		w.scheduled = true
+	} else {
+		w.places = append(w.places, *at)
+	}
 }
 
-// findWaiting looks for a task in the queue, among the scheduled tasks and among those that are due. If
-// it is in none of these places, findWaiting looks once more in the queue: the task may have been moved there.
-func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (w waiting, err error) {
-	if err := c.findQueued(ctx, &w, entity, taskID); err != nil {
-		return w, err
+// searchDrawable looks among the tasks that are due, and in the queue. A user who may not read the
+// tasks that are due gets those of the queue, and the error.
+func (c *Client) searchDrawable(ctx context.Context, entity string, s *search) error {
+	due, denied := c.cfg.Stores.Queue.Due(ctx, entity)
+	if errors.Is(denied, jetstream.ErrNotFound) {
+		denied = nil
 	}
-	limits := c.s.Answers.Limits
-	s, err := c.cfg.Stores.Queue.FindScheduled(ctx, entity, taskID)
-	if err == nil {
-		w.scheduled = w.read(&nats.Msg{Data: s.Data, Header: s.Header}, taskID, limits)
+	for _, d := range due {
+		s.see(d.Data, d.Header, d.ID, &place{seq: d.Seq})
 	}
-	if err == nil || errors.Is(err, jetstream.ErrNotFound) {
-		var due []jetstream.Scheduled
-		if due, err = c.cfg.Stores.Queue.Due(ctx, entity); err == nil {
-			for _, s := range due {
-				if s.ID == taskID && w.read(&nats.Msg{Data: s.Data, Header: s.Header}, taskID, limits) {
-					w.due = append(w.due, s.Seq)
-				}
-			}
-		}
-	}
-	switch {
-	case w.task != nil: // a user who may not read scheduled tasks may withdraw queued ones
-		return w, nil
-	case err != nil && !errors.Is(err, jetstream.ErrNotFound):
-		return w, err
-	}
-	if err := c.findQueued(ctx, &w, entity, taskID); err != nil || w.task != nil {
-		return w, err
-	}
-	return w, fmt.Errorf("look for task %s of %s: %w", taskID, entity, jetstream.ErrNotFound)
-}
-
-func (c *Client) findQueued(ctx context.Context, w *waiting, entity, taskID string) error {
 	for _, priority := range subject.Priorities() {
 		for msg, err := range c.cfg.Stores.Queue.Peek(ctx, priority, entity, 0) {
 			if err != nil {
 				return err
 			}
-			if w.read(&nats.Msg{Data: msg.Data, Header: msg.Header}, taskID, c.s.Answers.Limits) {
-				w.queued = append(w.queued, msg.Seq)
-			}
+			s.see(msg.Data, msg.Header, "", &place{priority, msg.Seq})
 		}
 	}
-	return nil
+	return denied
+}
+
+// findWaiting looks for a task that waits, or fails with [jetstream.ErrNotFound]. A user who may not
+// read scheduled tasks may withdraw queued ones.
+func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (*waiting, error) {
+	found := search{entity: entity, limits: c.s.Answers.Limits, wants: func(id string) bool { return id == taskID }}
+	s, err := c.cfg.Stores.Queue.FindScheduled(ctx, entity, taskID)
+	if err == nil {
+		found.see(s.Data, s.Header, s.ID, nil)
+	} else if errors.Is(err, jetstream.ErrNotFound) {
+		err = nil
+	}
+	err = errors.Join(err, c.searchDrawable(ctx, entity, &found))
+	if len(found.tasks) > 0 {
+		return found.tasks[0], nil
+	}
+	if err == nil {
+		err = jetstream.ErrNotFound
+	}
+	return nil, fmt.Errorf("look for task %s of %s: %w", taskID, entity, err)
 }
 
 // mayRemove fails if this user may not remove the messages of a task.
-func (c *Client) mayRemove(ctx context.Context, w waiting, entity string) error {
+func (c *Client) mayRemove(ctx context.Context, w *waiting) error {
 	q := c.cfg.Stores.Queue
+	var due, queued bool
+	for _, p := range w.places {
+		due, queued = due || p.priority == "", queued || p.priority != ""
+	}
 	var failed []error
-	if len(w.queued) > 0 {
+	if queued {
 		failed = append(failed, q.MayRemove(ctx))
 	}
-	if len(w.due) > 0 {
+	if due {
 		failed = append(failed, q.MayRemoveDue(ctx))
 	}
 	if w.scheduled {
-		failed = append(failed, q.MayUnschedule(ctx, entity))
+		failed = append(failed, q.MayUnschedule(ctx, w.task.To))
 	}
 	return errors.Join(failed...)
 }
 
-// remove removes the messages of a task. It returns moved if a delayed one was not there any more.
-func (c *Client) remove(ctx context.Context, w waiting, entity, taskID string) (moved bool, err error) {
+// remove removes the messages of a task, in the order in which they move. It returns moved if a
+// delayed one was not there any more.
+func (c *Client) remove(ctx context.Context, w *waiting) (moved bool, err error) {
 	q := c.cfg.Stores.Queue
-	if w.scheduled { // in the order in which a message moves
-		if err := q.Unschedule(ctx, entity, taskID); errors.Is(err, jetstream.ErrNotFound) {
+	if w.scheduled {
+		if err := q.Unschedule(ctx, w.task.To, w.task.ID); errors.Is(err, jetstream.ErrNotFound) {
 			moved = true
 		} else if err != nil {
 			return false, err
 		}
 	}
-	for _, seq := range w.due {
-		if err := q.RemoveDue(ctx, seq); errors.Is(err, jetstream.ErrNotFound) {
-			moved = true
-		} else if err != nil {
-			return false, err
+	for _, p := range w.places {
+		remove := q.Remove
+		if p.priority == "" {
+			remove = q.RemoveDue
 		}
-	}
-	for _, seq := range w.queued {
-		if err := q.Remove(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+		switch err := remove(ctx, p.seq); {
+		case errors.Is(err, jetstream.ErrNotFound):
+			moved = moved || p.priority == ""
+		case err != nil:
 			return false, err
 		}
 	}
