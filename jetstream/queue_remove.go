@@ -117,13 +117,9 @@ func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity stri
 		return out, err
 	}
 	bucket := BucketSlots + m.Suffix()
-	var answer struct {
-		Purged uint64 `json:"purged"`
-	}
-	err = api.Request(ctx, js, "STREAM.PURGE.KV_"+bucket, map[string]string{"filter": "$KV." + bucket + "." + subject.Escape(entity) + ".>"}, &answer)
+	out.Slots, err = api.Purge{Filter: "$KV." + bucket + "." + subject.Escape(entity) + ".>"}.Do(ctx, js, "KV_"+bucket)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		return out, nil
 	}
-	out.Slots = answer.Purged
 	return out, api.Explain(js.Conn(), err, "purge the slots of %s", entity)
 }

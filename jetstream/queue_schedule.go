@@ -155,14 +155,11 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	if q.fenced.Load() {
 		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrDenied)
 	}
-	var answer struct {
-		Purged uint64 `json:"purged"`
-	}
-	err = api.Request(ctx, q.js, "STREAM.PURGE."+q.waiting(), map[string]string{"filter": subj}, &answer)
+	purged, err := api.Purge{Filter: subj}.Do(ctx, q.js, q.waiting())
 	if err != nil {
 		return api.Uncertain(api.Explain(q.js.Conn(), err, "unschedule %q of %s", id, entity))
 	}
-	if answer.Purged == 0 {
+	if purged == 0 {
 		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrNotFound)
 	}
 	return nil

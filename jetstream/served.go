@@ -54,14 +54,11 @@ func (q *Queue) register(ctx context.Context, entity string) error {
 // unregister removes the record, and reports whether there was one.
 func (q *Queue) unregister(ctx context.Context, entity string) (bool, error) {
 	lanes := q.lanes()
-	var answer struct {
-		Purged uint64 `json:"purged"`
-	}
-	err := api.Request(ctx, q.js, "STREAM.PURGE."+lanes.stream(), map[string]string{"filter": lanes.subject(subject.Escape(entity))}, &answer)
+	purged, err := api.Purge{Filter: lanes.subject(subject.Escape(entity))}.Do(ctx, q.js, lanes.stream())
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		return false, nil
 	}
-	return answer.Purged > 0, lanes.explain(err, "remove %s from %s", entity, lanes.name)
+	return purged > 0, lanes.explain(err, "remove %s from %s", entity, lanes.name)
 }
 
 // registered returns the entities that have a durable lane, without those for which only a

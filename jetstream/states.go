@@ -241,7 +241,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 		default:
 			// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
 			// see fenced.
-			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.pattern(key), "seq": last.last + 1}, nil); err != nil {
+			if _, err := (api.Purge{Filter: s.pattern(key), Before: last.last + 1}).Do(ctx, s.js, s.stream); err != nil {
 				return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
 			}
 		}

@@ -32,6 +32,11 @@ type SweepOptions struct {
 	Orphans time.Duration
 }
 
+// A Sweeper is a store of runs that makes room: [States] is one.
+type Sweeper interface {
+	Sweep(ctx context.Context, opts SweepOptions) (Swept, error)
+}
+
 // Swept is the result of a sweep.
 type Swept struct {
 	Runs    int // ended runs that were deleted, with their history
@@ -290,8 +295,7 @@ func (w *sweep) purgeRun(ctx context.Context, m stateMessage, held heldObjects) 
 			return err
 		}
 	}
-	err = api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.pattern(key), "seq": m.last + 1}, nil)
-	if err != nil {
+	if _, err = (api.Purge{Filter: w.pattern(key), Before: m.last + 1}).Do(ctx, w.js, w.stream); err != nil {
 		return api.Explain(w.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
 	}
 	if len(objects) == 0 {
@@ -364,7 +368,7 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 	if err := checkID(ctx, id); err != nil {
 		return fmt.Errorf("compact run: %w", err)
 	}
-	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
+	_, err := api.Purge{Filter: s.sub + stateKey(id), Keep: 1}.Do(ctx, s.js, s.stream)
 	return api.Explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
 }
 

@@ -93,8 +93,8 @@ func tidyUp(s *session.Session, ctx context.Context) error {
 
 // A tidyStore is a store of runs that the janitor tidies.
 type tidyStore interface {
+	jetstream.Sweeper
 	Restore(ctx context.Context) (int, error)
-	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
 // tidyStates makes one pass: a record that cannot be restored does not keep it from making room.

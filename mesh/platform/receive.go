@@ -71,9 +71,7 @@ func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 		keys = new(sign.Ring)
 	}
 	var tidy func(context.Context) error
-	if store, ok := opts.Handoffs.(interface {
-		Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
-	}); ok {
+	if store, ok := opts.Handoffs.(jetstream.Sweeper); ok {
 		tidy = func(ctx context.Context) error {
 			_, err := store.Sweep(ctx, jetstream.SweepOptions{})
 			return err

@@ -27,6 +27,22 @@ func InfoOf(ctx context.Context, js natsjs.JetStream, stream string) (info natsj
 	return info, Explain(js.Conn(), err, "look at %s", stream)
 }
 
+// Purge says which messages of a stream are deleted.
+type Purge struct {
+	Filter string `json:"filter"`         // a subject, which may have wildcards
+	Before uint64 `json:"seq,omitempty"`  // only those with a lower sequence; 0: all
+	Keep   uint64 `json:"keep,omitempty"` // the number of newest messages that stay
+}
+
+// Do deletes the messages, and returns how many. Its error is that of [Request].
+func (p Purge) Do(ctx context.Context, js natsjs.JetStream, stream string) (purged uint64, err error) {
+	var answer struct {
+		Purged uint64 `json:"purged"`
+	}
+	err = Request(ctx, js, "STREAM.PURGE."+stream, p, &answer)
+	return answer.Purged, err
+}
+
 // Request sends a request to the JetStream API and decodes its answer, unless answer is
 // nil. If the API refuses, the error is a *natsjs.APIError.
 func Request(ctx context.Context, js natsjs.JetStream, subject string, body, answer any) error {

@@ -138,11 +138,11 @@ func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) 
 // Delete deletes all chunks of an object; with a sequence of the stream, only those up to that.
 func (s *Store) Delete(ctx context.Context, name string, last uint64) error {
 	filter := s.chunk(name, "*")
-	purge := map[string]any{"filter": filter}
+	purge := api.Purge{Filter: filter}
 	if last > 0 {
-		purge["seq"] = last + 1
+		purge.Before = last + 1
 	}
-	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.Stream(), purge, nil)
+	_, err := purge.Do(ctx, s.js, s.Stream())
 	return api.Explain(s.js.Conn(), err, "take away %s", filter)
 }
 

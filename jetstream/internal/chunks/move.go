@@ -35,7 +35,7 @@ func (s *Store) Move(ctx context.Context) error {
 			}
 		}
 		for _, filter := range []string{m.Subject, s.prefix() + o.Name[strings.LastIndexByte(o.Name, '/')+1:]} {
-			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.Stream(), map[string]string{"filter": filter}, nil); err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			if _, err := (api.Purge{Filter: filter}).Do(ctx, s.js, s.Stream()); err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 				return api.Explain(s.js.Conn(), err, "delete the old object %s", o.Name)
 			}
 		}

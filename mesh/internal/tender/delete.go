@@ -9,15 +9,10 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// A compactor is a store that removes the oldest ended runs before it is full: a full
-// store would stop every lane.
-type compactor interface {
-	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
-}
-
-// deleteEnded removes ended runs before the store of runs is full.
+// deleteEnded removes the oldest ended runs before the store of runs is full: a full store would stop
+// every lane.
 func (t *Tender) deleteEnded(ctx context.Context) {
-	store, ok := t.cfg.States.(compactor)
+	store, ok := t.cfg.States.(jetstream.Sweeper)
 	if !ok {
 		return
 	}
