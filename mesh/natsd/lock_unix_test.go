@@ -20,7 +20,7 @@ func TestTheLockIsFreeWhileProcessesStart(t *testing.T) {
 	}
 	done := make(chan struct{})
 	var starting sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		starting.Go(func() {
 			for {
 				select {
@@ -37,7 +37,7 @@ func TestTheLockIsFreeWhileProcessesStart(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(block), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 1000 {
+	for i := range 100 {
 		store, err := os.Create(block) // as a server has it open that ends now
 		if err != nil {
 			t.Fatal(err)
