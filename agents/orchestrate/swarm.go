@@ -254,6 +254,7 @@ func (s *swarm) members(ctx context.Context) error {
 	}
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
 	f := s.fan(stageMembers, judged || s.merges())
+	f.inTurn = !s.plan.Parallel // judges do not see one another's answers
 	for _, alias := range s.cast.Asked {
 		i, slot, err := s.place(alias)
 		if err != nil && s.ended(slot) == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -34,9 +36,14 @@ type fan struct {
 	days  time.Time              // the deadline of people, which may lie after the agent's own deadline
 	each  func(o *Outcome) error // called with each outcome, also with those known before; an error ends the fan-out
 
-	// decided, if set, is called when only people have not answered. If it returns true, the
-	// fan-out ends without them, because people may take days.
+	// decided, if set, is called when only people have not answered, and no member waits for its turn.
+	// If it returns true, the fan-out ends without them, because people may take days.
 	decided func() bool
+
+	// inTurn: no member begins while the answer to an earlier one is missing, even if the answer may
+	// take days.
+	inTurn bool
+	behind int // number of members that wait for their turn
 
 	room    int64 // bytes left for further outputs
 	running int
@@ -169,6 +176,9 @@ func (f *fan) run(ctx context.Context) error {
 				end = err
 				cancel(err)
 			}
+			if f.inTurn && len(f.waits) > 0 {
+				todo = f.begunOf(todo)
+			}
 		case <-due:
 			due, overdue = nil, true
 		}
@@ -188,13 +198,31 @@ func (f *fan) run(ctx context.Context) error {
 	return f.people(ctx, end)
 }
 
+// begunOf returns the calls that the run has sent before, in this attempt at its task. An earlier
+// release did not wait for the answers of people before it called the next member.
+func (f *fan) begunOf(todo []memberCall) (begun []memberCall) {
+	m := f.work.run.View().Mesh
+	for _, a := range todo {
+		mine := func(key, id string) bool {
+			return (key == a.key || strings.HasPrefix(key, a.key+"/")) && id == f.task.CallID(key)
+		}
+		if slices.ContainsFunc(m.Calls, func(c state.Call) bool { return mine(c.Key, c.ID) }) ||
+			slices.ContainsFunc(m.Waits, func(w state.Wait) bool { return mine(w.Key, w.TaskID) }) {
+			begun = append(begun, a)
+		} else {
+			f.behind++
+		}
+	}
+	return begun
+}
+
 // people ends a fan-out in which people have not answered yet. If their answers are not needed any
 // more, it withdraws their tasks.
 func (f *fan) people(ctx context.Context, end error) error {
 	if len(f.waits) == 0 {
 		return end
 	}
-	if end == nil && f.decided != nil && f.decided() {
+	if end == nil && f.behind == 0 && f.decided != nil && f.decided() {
 		end = errEnough
 	}
 	switch {

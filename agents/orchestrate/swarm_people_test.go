@@ -175,6 +175,109 @@ func TestASwarmWaitsWhileItsDocumentLosesASubagent(t *testing.T) {
 	}
 }
 
+// hears returns a handler that answers with {"n":0} and sends the text of each task's input to the
+// channel.
+func hears(heard chan<- string) mesh.HandlerFunc {
+	return func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var in struct{ Text string }
+		if err := json.Unmarshal(task.Input(), &in); err != nil {
+			return nil, err
+		}
+		heard <- in.Text
+		return json.RawMessage(`{"n":0}`), nil
+	}
+}
+
+// Members that work one after the other wait for a person as for an agent: the next one begins
+// after the answer, and its input may contain it. A refusal comes before the work that it forbids.
+func TestMembersInSequenceWaitForAPerson(t *testing.T) {
+	t.Parallel()
+	const bob, b = `{"ref":"human.bob","alias":"a"}`, `{"ref":"agent.b","alias":"b"}`
+	const seen = `"b":{"input":{"lang":"jmespath","expr":"{text: outputs.a.text}"}}`
+	for _, tt := range []struct {
+		name, block, extras, says string
+		heard                     string // by agent.b, after the answer; "": it is not called
+		want                      string
+	}{
+		{"the next one sees the answer", `{"subagents":[` + bob + `,` + b + `]}`, `"steps":{` + seen + `}`, `{"text":"yes"}`, "yes", ""},
+		{"the first success", `{"subagents":[` + bob + `,` + b + `],"consensus":{"strategy":"first_success"}}`, "", `{"text":"yes"}`, "", `{"text":"yes"}`},
+		{"a vote that the next one could not change", `{"subagents":[{"ref":"agent.a","alias":"x"},{"ref":"agent.c","alias":"y"},` + bob + `,` + b + `],"consensus":{"strategy":"majority_vote"}}`,
+			`"tie":"first","steps":{` + seen + `}`, `{"text":"yes"}`, "yes", `{"n":0}`},
+		{"a refusal", `{"subagents":[` + bob + `,` + b + `]}`, `"steps":{"a":{"on_error":"fail"}}`, "", "", "!E_DECLINED step a: no"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			heard := make(chan string, 10)
+			r.serve(true, hears(heard), "agent.b")
+			r.serve(true, says(`{"n":0}`), "agent.a", "agent.c")
+			r.serve(true, team(plan(t, tt.block, extras(tt.extras)), nil), boss)
+			task := r.submit(`{"text":"go"}`, "")
+			ask := r.open("human.bob")
+			r.waits(task)
+			select {
+			case text := <-heard:
+				t.Errorf("agent.b was called before the answer, with %q", text)
+			default:
+			}
+			reply := ask.Task.Reply(envelope.TypeResult, json.RawMessage(tt.says))
+			if tt.says == "" {
+				reply = ask.Task.Reply(envelope.TypeError, envelope.Errorf(envelope.CodeDeclined, "no").Payload())
+			}
+			if err := r.client.AnswerPersonTask(r.ctx(), ask, reply); err != nil {
+				t.Fatal(err)
+			}
+			if tt.heard != "" {
+				if got := within(t, "agent.b is called", heard); got != tt.heard {
+					t.Errorf("agent.b was sent %q, want %q", got, tt.heard)
+				}
+			}
+			got := r.result(task)
+			if got.err != nil {
+				got.payload = "!" + string(got.err.Code) + " " + got.err.Message
+			}
+			if tt.want != "" && got.payload != tt.want {
+				t.Errorf("%s, want %s", got.payload, tt.want)
+			}
+			if n := len(heard); n != 0 {
+				t.Errorf("agent.b was called %d times more", n)
+			}
+		})
+	}
+}
+
+// A run in which several members of a sequence were called at the same time, by an earlier release,
+// goes on with the first of their answers.
+func TestMembersInSequenceThatWereAllCalledAreAllHeard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const block = `"subagents":[{"ref":"human.bob","alias":"bob"},{"ref":"human.eve","alias":"eve"}],"consensus":{"strategy":"first_success"}}`
+	first := r.serve(true, team(plan(t, `{"parallel_execution":true,`+block, ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	r.open("human.bob")
+	r.waits(task)
+	first.stop()
+	r.serve(true, team(plan(t, `{`+block, ""), nil), boss)
+	r.says("human.eve", `{"n":9}`)
+	if got := r.result(task); got.payload != `{"n":9}` || got.swarm.Winner != "eve" || !slices.Equal(got.swarm.Cancelled, []string{"bob"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Judges do not see one another's answers, so those who are people are asked at the same time.
+func TestJudgesOfASequenceAreAskedTogether(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a", "agent.b")
+	const block = `{"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"human.bob","alias":"bob","role":"evaluator"},{"ref":"human.eve","alias":"eve","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}}`
+	r.serve(true, team(plan(t, block, ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	r.waits(task)
+	if asks, err := r.client.PersonTasks(r.ctx(), ""); err != nil || len(asks) != 4 {
+		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
+	}
+}
+
 // A person whose vote cannot change the result is not awaited, and the task is
 // withdrawn.
 func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
