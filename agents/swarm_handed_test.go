@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -47,6 +52,27 @@ func TestASwarmMergesWhatItsMembersMadeOfADelegatedTask(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// E_RATE_LIMITED says that nothing was done, so its sender sends the task again. When the model that
+// merges is over its limit, the members have worked.
+func TestASwarmWhoseModelIsOverItsLimitHasWorked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := &member{name: "one"}, &member{name: "two"}
+	w.host(one.agent())
+	w.host(two.agent())
+	fake := modeltest.New(modeltest.Turn{Fail: &model.Error{Kind: model.ErrRateLimited, RetryAfter: time.Millisecond}})
+	w.host(newAgent(t, doc(t, mergingCrew), agents.Options{As: "agent.crew", Model: fake}))
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.crew", intents.RunIntent("agent.crew"), []byte(`{"text":"go"}`))
+	_, err := w.node.Send(t.Context(), task, mesh.SendOptions{Retries: 1})
+	var e *envelope.Error
+	if !errors.As(err, &e) || e.Code != envelope.CodeUnavailable || !e.Retryable || e.BackoffMS != 1 {
+		t.Errorf("got %v", err)
+	}
+	if one.calls.Load() != 1 || two.calls.Load() != 1 {
+		t.Errorf("the members were called %d and %d times", one.calls.Load(), two.calls.Load())
 	}
 }
 

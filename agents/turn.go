@@ -286,11 +286,13 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	}
 	switch failed.Kind {
 	case model.ErrRateLimited:
-		// E_RATE_LIMITED promises that nothing was done.
-		if len(r.toolsUsed) == 0 {
-			return say(envelope.CodeRateLimited, "the model's provider is over its rate limit")
+		switch { // E_RATE_LIMITED promises that nothing was done
+		case len(r.toolsUsed) > 0:
+			return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already")
+		case r.merges:
+			return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; the swarm's members have been called already")
 		}
-		return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already")
+		return say(envelope.CodeRateLimited, "the model's provider is over its rate limit")
 	case model.ErrUnavailable:
 		return say(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed")
 	case model.ErrAuth:
