@@ -235,8 +235,15 @@ func fatal(ctx context.Context, err error) error {
 }
 
 // failed returns the error of a task with a failed step: the member's error, with the step's name.
+// A code that says "not begun" is about the member's task; the team's has begun. The mesh converts
+// it only if it can tell that it came from a peer, which an outcome in a checkpoint does not say.
 func failed(o *Outcome) *envelope.Error {
 	e := *o.Err
+	switch e.Code {
+	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining, envelope.CodeNoResponders:
+		e = *envelope.Errorf(envelope.CodeUnavailable, "%s", e.Message)
+		e.BackoffMS = o.Err.BackoffMS
+	}
 	e.Message = "step " + o.Alias + ": " + e.Message
 	return e.WithCause(o.Err)
 }

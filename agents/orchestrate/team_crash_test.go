@@ -90,6 +90,32 @@ func TestATeamSurvivesAtEachPoint(t *testing.T) {
 	}
 }
 
+// A member's error may say that nothing was done. The team's task has begun, so the team's error does
+// not say so, also if another worker reads it from the run's record.
+func TestATeamNeverSaysThatNothingWasDone(t *testing.T) {
+	t.Parallel()
+	const members = `"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.f","alias":"f"}]`
+	for name, block := range map[string]string{"pipeline": `"pipeline":["a","f"],` + members, "router": `"role":"router","subagents":[{"ref":"agent.f","alias":"f"}]`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := plan(t, `{`+block+`}`, "")
+			r := newRig(t).shortLeases()
+			r.serve(true, says(`{"n":1}`), "agent.a")
+			r.serve(true, says("!E_RATE_LIMITED"), "agent.f")
+			survived := firstSurvivor(4, 1, 40, func(n int) bool {
+				cut := cutOff(t, r, n, `{"text":"go"}`, team(p, nil), team(p, nil))
+				if cut.got.err == nil || cut.got.err.Code != envelope.CodeUnavailable || cut.got.err.Message != "step f: it failed" {
+					t.Errorf("cut off at %d, %s: got %v", n, cut.at, cut.got.err)
+				}
+				return cut.survived
+			})
+			if survived < 4 {
+				t.Errorf("the first that was not cut off was %d", survived)
+			}
+		})
+	}
+}
+
 // defining is a directory of one agent, of which it knows the definition.
 type defining struct {
 	orchestrate.Member
