@@ -93,10 +93,13 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 	}
 	payload, over, err := l.handoffs.After(ctx, task, at)
 	if over && err == nil {
-		r.payload, r.phase = payload, phaseDone
+		r.relay(payload)
 	}
 	return over, err
 }
+
+// relay ends a run with the answer of the agent that the task was delegated to.
+func (r *run) relay(answer json.RawMessage) { r.payload, r.relayed, r.phase = answer, true, phaseDone }
 
 // moment describes the state of the run for the rules. The usage includes that of a team's
 // members.

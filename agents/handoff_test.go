@@ -417,6 +417,38 @@ func TestARuleHandsTheConversationOnForPlainText(t *testing.T) {
 	}
 }
 
+// The rules of a swarm that its model merges are evaluated after the model's turn. A receiver that
+// had to be called has answered then, and is not called again with its own answer.
+func TestARuleOfASwarmCallsTheReceiverOnce(t *testing.T) {
+	t.Parallel()
+	const crew = `"orchestration": {"parallel_execution": true, "subagents": [{"ref": "agent.one", "alias": "one"}], "handoff": [{"condition": {"lang": "always"}, "target_agent": "agent.billing"}]}`
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain=%v", plain), func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			one := &member{name: "one"}
+			l.serve(one.agent())
+			l.hosted("agent.triage", crew, agents.Options{}, always("merged")...)
+			billing := l.hosted("agent.billing", "", agents.Options{}, always("You will get an invoice.")...)
+			const want = "You will get an invoice."
+			if plain {
+				if text, err := l.client.Ask(l.ctx(), "agent.triage", "I was charged twice."); err != nil || text != want {
+					t.Errorf("ask: %q, %v", text, err)
+				}
+			} else {
+				task := l.task("agent.triage", `{"text":"I was charged twice."}`, `{"handoff":false}`)
+				reply, err := l.client.Send(l.ctx(), task, mesh.SendOptions{})
+				if err != nil || !strings.Contains(string(reply.Payload), want) {
+					t.Errorf("%+v, %v", reply, err)
+				}
+			}
+			if n := len(billing.Requests()); n != 1 || one.calls.Load() != 1 {
+				t.Errorf("the receiver took %d turns, the member was called %d times; want 1 of each", n, one.calls.Load())
+			}
+		})
+	}
+}
+
 func TestAProgramHandsItsTaskOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

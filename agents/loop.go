@@ -203,7 +203,7 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 	case phaseHandoff:
 		payload, err := l.handoffs.Again(ctx, task, r.handoff, l.moment(ctx, task, r))
 		if err == nil {
-			r.payload, r.phase = payload, phaseDone
+			r.relay(payload)
 		}
 		return err
 	case phaseAnswer:

@@ -30,6 +30,7 @@ type run struct {
 	journal journal
 	input   json.RawMessage // the input of the work: the task's payload, or what a team made of it
 	merges  bool            // the input contains the outputs of a swarm's members; an earlier conversation does not
+	relayed bool            // the payload is the answer of an agent to which a handoff rule delegated the task
 	id      string
 	tools   *offered
 

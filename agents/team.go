@@ -156,6 +156,9 @@ func (m *agentModel) Work(ctx context.Context, payload json.RawMessage) (json.Ra
 	return m.l.work(ctx, m.task, m.r, cp)
 }
 
+// Relayed reports whether the work has ended with the answer of another agent, by a handoff rule.
+func (m *agentModel) Relayed() bool { return m.r.relayed }
+
 // Ask asks the model one question, without the agent's tools. An answer that
 // does not fit the question gets one repair turn.
 func (m *agentModel) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {

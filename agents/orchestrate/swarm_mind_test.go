@@ -50,6 +50,8 @@ func (m *agentModel) Ask(_ context.Context, q orchestrate.Question) (json.RawMes
 	return json.RawMessage(m.answer), nil
 }
 
+func (m *agentModel) Relayed() bool { return false }
+
 func (m *agentModel) Save(*state.Checkpoint) {}
 
 // Used returns a thousand tokens.

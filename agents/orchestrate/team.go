@@ -24,6 +24,9 @@ type AgentModel interface {
 	// that may be the task's result. Its steps are committed, so it continues after a crash. A run
 	// has at most one such work.
 	Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error)
+	// Relayed reports whether the work's result is the answer of an agent that the task was delegated
+	// to by a handoff rule, and that had to be called. No rule is evaluated after that.
+	Relayed() bool
 	// Ask asks the model one question in addition to the work. The answer is a JSON object that
 	// fits the question's schema; nothing is committed.
 	Ask(ctx context.Context, q Question) (json.RawMessage, error)
@@ -172,6 +175,9 @@ func (w *work) orDelegate(ctx context.Context, do func(context.Context) (json.Ra
 	output, err := do(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if w.agentModel != nil && w.agentModel.Relayed() {
+		return output, nil
 	}
 	if payload, over, err := w.handOff(ctx, output); over {
 		return payload, err
