@@ -156,6 +156,7 @@ func (e *evaluation) pattern(source string, whole bool) *iregexp {
 	if !ok {
 		e.b.Spend(100 + 20*len(source))
 		p = compilePattern(source, whole)
+		e.b.Spend(p.size())
 		if e.patterns == nil {
 			e.patterns = make(map[string]*iregexp)
 		}

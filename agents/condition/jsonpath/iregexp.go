@@ -27,6 +27,14 @@ func compilePattern(source string, whole bool) *iregexp {
 	return &iregexp{re}
 }
 
+// size estimates the number of instructions; 0 if the pattern matches nothing.
+func (p *iregexp) size() int {
+	if p.re == nil {
+		return 0
+	}
+	return p.re.Size()
+}
+
 func (p *iregexp) matches(b *limit.Budget, text string) bool {
 	return p.re != nil && p.re.Match(b, text)
 }

@@ -3,7 +3,10 @@ package jsonpath
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
@@ -213,6 +216,31 @@ func TestPatternsFromData(t *testing.T) {
 		if got := nodes(t, query, data); !reflect.DeepEqual(any(got), decode(t, want)) {
 			t.Errorf("%s: %v, want %s", query, got, want)
 		}
+	}
+}
+
+// A short pattern may be large when it is compiled. What an evaluation compiles and keeps of the
+// data's patterns is within its budget.
+func TestPatternsFromDataAreWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	const cost = 1_000_000
+	var e *evaluation
+	_, err := limit.Run(t.Context(), cost, func(b *limit.Budget) (bool, error) {
+		e = &evaluation{b: b}
+		for i := range 10_000 {
+			e.pattern(fmt.Sprintf("%s%d", strings.Repeat("a{1000}", 6), i), true)
+		}
+		return true, nil
+	})
+	kept := 0
+	for _, p := range e.patterns {
+		if p.re == nil {
+			t.Fatal("the pattern is not compiled")
+		}
+		kept += p.re.Size()
+	}
+	if !errors.Is(err, limit.ErrCost) || kept == 0 || kept > cost {
+		t.Errorf("%d patterns with %d instructions are kept, %v", len(e.patterns), kept, err)
 	}
 }
 

@@ -54,6 +54,9 @@ func (p *Pattern) Match(b *Budget, text string) bool {
 // MatchString is Match without a budget: see Cost.
 func (p *Pattern) MatchString(text string) bool { return p.re.MatchString(text) }
 
+// Size estimates the number of instructions.
+func (p *Pattern) Size() int { return p.size }
+
 // Cost estimates the cost of matching the text.
 func (p *Pattern) Cost(text string) Cost { return 1 + Cost(len(text)+1)*Cost(p.size)/8 }
 
