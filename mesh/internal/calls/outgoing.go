@@ -150,7 +150,8 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 
 // begin prepares to send a call, and records it in the run's checkpoint. Only the first time it
 // checks the tree's budget and counts the call: a task that was sent before has used its part of
-// the budget anyway.
+// the budget anyway. If begin fails, the call is not sent; the checkpoint goes on naming it if it was
+// sent before, so that the end of the run cancels it.
 func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
 	if first {
@@ -163,6 +164,7 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 		counted = o.Tree.CountTask()
 		runtime.Gosched() // the request to the counters goes out before the write is encoded
 	}
+	sent := o.Run != nil && o.Run.names(o.c.Key, o.a.TaskID)
 	if o.Run != nil { // writes while the server counts
 		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now(), Sent: o.digests})
 	}
@@ -173,7 +175,9 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 		err = o.Tree.BeginTree(ctx)
 	}
 	if err != nil {
-		o.remove(o.a.TaskID)
+		if !sent {
+			o.remove(o.a.TaskID)
+		}
 		return err
 	}
 	if o.c.Begun != nil {

@@ -53,9 +53,17 @@ func (r *Run) addCall(ctx context.Context, call state.Call) error {
 	case <-mine.done:
 		return mine.err
 	case <-ctx.Done():
-		b.ended(call.ID) // the call will not be sent
 		return context.Cause(ctx)
 	}
+}
+
+// names reports whether the run's checkpoint names a call that has not ended: it was sent before, by
+// this owner of the run or an earlier one.
+func (r *Run) names(key, id string) bool {
+	r.Record.mu.Lock()
+	defer r.Record.mu.Unlock()
+	_, ended := r.Record.over[id]
+	return !ended && slices.ContainsFunc(r.openCalls(key), func(c state.Call) bool { return c.ID == id })
 }
 
 // writeCalls writes the pending batches until none is left.

@@ -1,13 +1,16 @@
 package calls
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -124,6 +127,56 @@ func TestAnEndedCallLeavesTheCheckpointWithTheNextWrite(t *testing.T) {
 	if len(f.record.over) != 0 {
 		t.Errorf("ended calls that the checkpoint does not name are remembered: %v", f.record.over)
 	}
+}
+
+// A task ends while its call waits for the write that records it. If the record has named the call
+// before, the call was sent, by an earlier owner of the run or before a pause, and the end of the
+// run must cancel it. A call that was recorded for the first time is not sent.
+func TestACallThatWasSentStaysInTheRecordIfItsNextWriteFails(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"the task is stopped": false, "the write fails": true} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, sent before: %v", name, known), func(t *testing.T) {
+				t.Parallel()
+				f, r := newFakeRun()
+				if known {
+					f.c.Mesh.Calls = []state.Call{{Key: "a", ID: "id-a", To: "agent.helper", Sent: []string{"the first payload"}}}
+				}
+				o := &outgoing{Task: &Task{Agent: &Agent{Node: &Node{Now: time.Now}}, Run: r, Tree: &bounds.Position{}}, c: &Call{Key: "a", To: "agent.helper"}, a: &Answer{TaskID: "id-a", Durable: true}, digests: []string{"another payload"}}
+				ctx, cancel := context.WithCancel(t.Context())
+				failed := make(chan error, 1)
+				go func() { failed <- o.begin(ctx, false) }()
+				<-f.writing
+				if lost {
+					f.proceed <- errors.New("the store does not answer")
+				}
+				cancel()
+				if err := <-failed; err == nil {
+					t.Error("the call is sent")
+				}
+				if !lost {
+					f.proceed <- nil
+					for deadline := time.Now().Add(time.Minute); r.Record.busy(); runtime.Gosched() {
+						if time.Now().After(deadline) {
+							t.Fatal("the write does not end")
+						}
+					}
+				}
+				end := f.Checkpoint().Clone() // what the end of the run cancels
+				r.Record.RemoveEnded(end)
+				if named := len(end.Mesh.Calls) == 1; named != known {
+					t.Errorf("the record names %+v", end.Mesh.Calls)
+				}
+			})
+		}
+	}
+}
+
+// busy reports whether a write is under way.
+func (b *Record) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.writing
 }
 
 func TestACallWhoseRecordIsNotWrittenFails(t *testing.T) {
