@@ -165,7 +165,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp, err := next.RoundTrip(req)
+	resp, err := next.RoundTrip(sentOnce(req))
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +178,35 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &bounded{ReadCloser: resp.Body, left: g.limit, limit: g.limit}
 	return resp, nil
+}
+
+// repeated are the headers that make net/http take any request for idempotent, by their keys in the
+// map. It sends such a request again if a connection that was used before ends without an answer,
+// although the server may have done the first one; and if the second one cannot be sent, its error is
+// all that the caller sees.
+var repeated = []string{"Idempotency-Key", "X-Idempotency-Key"}
+
+// sentOnce returns the request as net/http sends it once only, with such headers under keys that
+// net/http does not look for: whether a call may be repeated is decided by its caller. The server sees
+// the same headers, because their names are not case-sensitive. Requests that only read stay as they are.
+func sentOnce(req *http.Request) *http.Request {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return req
+	}
+	own := req // a RoundTripper must not change its request
+	for _, name := range repeated {
+		values, ok := req.Header[name]
+		if !ok {
+			continue
+		}
+		if own == req {
+			own = req.Clone(req.Context())
+		}
+		delete(own.Header, name)
+		own.Header[strings.ToLower(name)] = values
+	}
+	return own
 }
 
 // redirect checks a redirect, for [http.Client].

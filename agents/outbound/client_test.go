@@ -16,6 +16,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -529,6 +531,57 @@ func TestUntrustedCertificates(t *testing.T) {
 		var f *Failure
 		if !errors.As(err, &f) || f.Message != c.message || !strings.Contains(err.Error(), "of an unknown authority") && !strings.Contains(err.Error(), "signed by unknown authority") || !strings.Contains(err.Error(), "outbound.ca_file") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// net/http takes any request with one of these headers for idempotent, and repeats it when a used
+// connection ends. The server gets the headers all the same, with HTTP/2 too, and after a redirect.
+func TestNoHeaderMakesNetHTTPRepeatARequest(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []int{1, 2} {
+		var asked atomic.Int32
+		var got atomic.Pointer[http.Request]
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch asked.Add(1) {
+			case 1:
+				http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
+			case 2:
+				got.Store(r)
+			default:
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		srv.EnableHTTP2 = proto == 2
+		srv.StartTLS()
+		t.Cleanup(srv.Close)
+		p := newPolicy(t, Config{Allow: []string{srv.URL}, RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		c := newClient(t, p, Options{})
+		post := func() (*http.Request, error) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header = http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b", "c"}, "X-Own": {"o"}}
+			resp, err := c.Do(req)
+			if err == nil {
+				resp.Body.Close()
+			}
+			return req, err
+		}
+		req, err := post()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := got.Load()
+		if h := r.Header; r.ProtoMajor != proto || r.URL.Path != "/there" || h.Get("Idempotency-Key") != "a" || !slices.Equal(h["X-Idempotency-Key"], []string{"b", "c"}) || h.Get("X-Own") != "o" {
+			t.Errorf("the server got by %s at %s: %v", r.Proto, r.URL, h)
+		}
+		if want := (http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b", "c"}, "X-Own": {"o"}}); !reflect.DeepEqual(req.Header, want) {
+			t.Errorf("the caller's own request was changed: %v", req.Header)
+		}
+		if _, err := post(); err == nil || asked.Load() != 3 {
+			t.Errorf("HTTP/%d: %v after %d requests, want a failure after 3", proto, err, asked.Load())
 		}
 	}
 }

@@ -350,6 +350,46 @@ func TestACallThatWasRedirectedCounts(t *testing.T) {
 	}
 }
 
+// A call is sent once if its connection ends before an answer, also over a connection that an earlier
+// call used: net/http repeats a request with an Idempotency-Key there, and whether the server did the
+// first one is not known.
+func TestACallIsSentOnceOverAConnectionThatIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"POST", "PATCH", "PUT", "DELETE"} {
+		for _, closes := range []bool{false, true} { // the server's listener: a second request could not be sent
+			var calls, orders atomic.Int32
+			var key atomic.Value
+			var srv *httptest.Server
+			srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				key.Store(r.Header.Get("Idempotency-Key"))
+				if calls.Add(1) == 1 {
+					w.WriteHeader(http.StatusNoContent)
+					return
+				}
+				orders.Add(1)
+				if closes {
+					_ = srv.Listener.Close()
+				}
+				panic(http.ErrAbortHandler)
+			}))
+			t.Cleanup(srv.Close)
+			tl, err := rest.New(&aaif.Tool{Name: "order", Description: "d", Endpoint: method + " " + srv.URL}, access(t, srv.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := tool.WithKey(t.Context(), "k")
+			if _, err := tl.Call(ctx, nil); err != nil || key.Load() != "k" {
+				t.Fatalf("%s: the first call, under the key %v: %v", method, key.Load(), err)
+			}
+			_, err = tl.Call(ctx, nil)
+			var failed *tool.Error
+			if !errors.As(err, &failed) || failed.NotMade || strings.Contains(err.Error(), "not made") || orders.Load() != 1 || key.Load() != "k" {
+				t.Errorf("%s, closed: %t: %v after %d orders under the key %v", method, closes, err, orders.Load(), key.Load())
+			}
+		}
+	}
+}
+
 // A call for which there was no connection or no credential was not made, and does not
 // count against the rate limit; one that the server refused does.
 func TestCallsThatWereNotMadeDoNotCount(t *testing.T) {
