@@ -178,7 +178,7 @@ func (r *routeHealth) note(ctx context.Context, err error, took time.Duration) e
 		r.samples = append(r.fresh(now), sample{now, took})
 		r.samples = r.samples[max(0, len(r.samples)-maxSamples):]
 		return nil
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= hang:
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && took >= hang: // a task's context ends with Canceled, for its deadline too
 		r.cause = model.ErrUnavailable
 		return err
 	case ctx.Err() != nil || !errors.As(err, &failed):

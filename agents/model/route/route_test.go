@@ -3,6 +3,7 @@ package route_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -256,6 +257,46 @@ func TestHangingRouteIsAFailure(t *testing.T) {
 			t.Errorf("a route that hangs is asked again: %s", got)
 		}
 	})
+}
+
+// The context of a task in the mesh ends with context.Canceled, and only its cause says why: its deadline, or
+// a pause, a new instruction, a cancel or a lost lease, which say nothing about the route.
+func TestARouteThatHangsUntilTheDeadlineOfAMeshTaskIsAFailure(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		cause error
+		waits time.Duration
+		next  string // which route is asked next
+	}{
+		"deadline":        {fmt.Errorf("E_TIMEOUT: %w", context.DeadlineExceeded), time.Minute, "b"},
+		"a short time":    {fmt.Errorf("E_TIMEOUT: %w", context.DeadlineExceeded), time.Second, "a"},
+		"cancelled":       {context.Canceled, time.Minute, "a"},
+		"without a cause": {nil, time.Minute, "a"},
+		"paused":          {errors.New("the run is parked"), time.Minute, "a"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, b := &provider{name: "a"}, &provider{name: "b"}
+				m := newRouter(t, route.Options{Health: route.NewHealth(route.HealthOptions{Failures: 1})}, via(a, route.Facts{}), via(b, route.Facts{}))
+				task, end := context.WithCancelCause(t.Context())
+				time.AfterFunc(tt.waits, func() { end(tt.cause) })
+				ctx, stop := context.WithCancelCause(task) // the agent's own, for a turn
+				defer stop(nil)
+				a.set(func(int, *model.Request, func(model.Delta) error) (*model.Response, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				if _, err := m.Generate(ctx, hello(), nil); !errors.Is(err, context.Canceled) {
+					t.Errorf("error %v, want the context's", err)
+				}
+				a.set(nil)
+				if got := who(t, m); got != tt.next {
+					t.Errorf("answered by %s, want %s", got, tt.next)
+				}
+			})
+		})
+	}
 }
 
 func TestStrategies(t *testing.T) {
