@@ -200,7 +200,7 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	defer denial.Listen(conn, w.denied)()
 	node, js, err := w.newNode(ctx, conn)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	w.node.Store(node)
 	var waiting atomic.Int32 // agents that are not served yet
@@ -225,7 +225,7 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	}
 	endTeams, err := w.connectTeams(ctx, node, js)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer endTeams()
 	endTemplates, err := w.learnTemplates(ctx, end, node, js)
@@ -243,6 +243,15 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	err = w.serve(ctx, node)
 	if why := (*ConfigError)(nil); errors.As(context.Cause(ctx), &why) {
 		err = errors.Join(why, err)
+	}
+	return err
+}
+
+// unlessStopped returns the error of a step that asks the server before the agents are served, or nil
+// if the worker was stopped meanwhile: then the step has found out nothing.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
 	}
 	return err
 }

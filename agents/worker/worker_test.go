@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -204,6 +205,36 @@ func TestAWorkerInsists(t *testing.T) {
 		if err := newWorker(t, cfg).Run(t.Context()); !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+}
+
+// A worker that is stopped while it waits for the server, before its agents are served, has failed at
+// nothing.
+func TestAWorkerThatIsStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*worker.Config){
+		"Durable":  func(c *worker.Config) { c.Durable = worker.On },
+		"Journal":  func(c *worker.Config) { c.Journal = worker.On },
+		"Replay":   func(c *worker.Config) { c.Replay = worker.On },
+		"Register": func(c *worker.Config) { c.Register = true },
+	} {
+		srv := natstest.Run(t, natsd.Config{}) // its JetStream answers nothing
+		cfg := config(srv, "agent.one")
+		cfg.Agents[0] = worker.Agent{File: write(t, "echo.yaml", echo)}
+		cfg.Durable, cfg.Journal, cfg.Replay = worker.Off, worker.Off, worker.Off
+		change(&cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		asked := natstest.Conn(t, srv)
+		if _, err := asked.Subscribe("$JS.API.>", func(*nats.Msg) { stop() }); err != nil {
+			t.Fatal(err)
+		}
+		if err := asked.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := newWorker(t, cfg).Run(ctx); err != nil || ctx.Err() == nil {
+			t.Errorf("%s: %v", field, err)
+		}
+		stop()
 	}
 }
 
