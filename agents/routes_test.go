@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,5 +122,39 @@ func TestModelsOfTheOperator(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "parameters left out"); n != 1 {
 		t.Errorf("told %d times that a parameter is left out, want once:\n%s", n, log.String())
+	}
+}
+
+// What an endpoint says of its model's name is cut, and does not make the log tell again what it has told: the
+// agent remembers that for as long as it lives.
+func TestNamesOfModelsThatAnEndpointInvents(t *testing.T) {
+	t.Parallel()
+	invented := func() model.Model {
+		var n atomic.Int32
+		return agents.Reported("xai", model.Func(func(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
+			name := fmt.Sprintf("grok-%d-%s", n.Add(1), strings.Repeat("x", 1<<20))
+			return &model.Response{Message: model.Assistant("hi"), Finish: model.FinishStop, Model: name, Dropped: []string{"seed"}}, nil
+		}))
+	}
+	res, err := invented().Generate(t.Context(), &model.Request{Model: "grok"}, nil)
+	if err != nil || len(res.Model) > 210 || !strings.HasPrefix(res.Model, "grok-1-xxx") {
+		t.Errorf("a name of %d bytes, %v", len(res.Model), err)
+	}
+	var log safeBuffer
+	a := newAgent(t, doc(t, `"model": {"provider": "xai", "preferred": "grok", "params": {"seed": 1}}`), agents.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Models: func(*aaif.Definition, agents.Options) (model.Model, []aaif.Problem, error) {
+			return invented(), nil, nil
+		},
+	})
+	w := newWorld(t)
+	w.host(a)
+	for range 3 {
+		if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.payload != text("hi") {
+			t.Errorf("got %.300s, %v", got.payload, got.err)
+		}
+	}
+	if n := strings.Count(log.String(), "parameters left out"); n != 1 || len(log.String()) > 10_000 {
+		t.Errorf("told %d times that a parameter is left out, in a log of %d bytes", n, len(log.String()))
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Reported returns m with a span and metrics for each of its calls, if the
-// calling run reports (AAIF, Telemetry: aaif.agent.llm_call), and with usage
-// limited to what is [model.Usage.Believable]. provider is the document's name
-// for the provider. A model that routes wraps each of its routes, so that every
-// try has its own span.
+// calling run reports (AAIF, Telemetry: aaif.agent.llm_call), with usage
+// limited to what is [model.Usage.Believable], and the name that an answer gives
+// its model cut to 200 bytes. provider is the document's name for the provider. A
+// model that routes wraps each of its routes, so that every try has its own span.
 func Reported(provider string, m model.Model) model.Model {
 	r := reportedModel{m, provider}
 	if c, ok := m.(model.Continuer); ok {
@@ -25,6 +26,10 @@ func Reported(provider string, m model.Model) model.Model {
 	}
 	return r
 }
+
+// maxModelName bounds the name that an endpoint gives its model, in bytes: it goes into spans, logs and
+// checkpoints.
+const maxModelName = 200
 
 type reportedModel struct {
 	m        model.Model
@@ -57,7 +62,7 @@ func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta fun
 	generate := func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
 		res, err := said(ctx, onDelta)
 		if res != nil {
-			res.Usage = res.Usage.Believable()
+			res.Usage, res.Model = res.Usage.Believable(), clip.Text(res.Model, maxModelName)
 		}
 		return res, err
 	}

@@ -138,7 +138,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 		switch {
 		case err == nil:
 			p.pay(res)
-			l.noteDropped(res)
+			l.noteDropped(&req, res)
 			return res, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -180,14 +180,14 @@ func lastOf(routes []string) string {
 	return routes[len(routes)-1]
 }
 
-// noteDropped logs, once for each model, which parameters of the document its
-// provider does not take.
-func (l *loop) noteDropped(res *model.Response) {
+// noteDropped logs, once for each model that is asked for, which parameters of the document its
+// provider does not take. An endpoint may give its model a new name in each answer.
+func (l *loop) noteDropped(req *model.Request, res *model.Response) {
 	if len(res.Dropped) == 0 {
 		return
 	}
 	what := strings.Join(res.Dropped, ", ")
-	if _, told := l.dropped.LoadOrStore(res.Provider+" "+res.Model+" "+what, true); !told {
+	if _, told := l.dropped.LoadOrStore(res.Provider+" "+req.Model+" "+what, true); !told {
 		l.log.Warn("parameters left out for the model", "provider", res.Provider, "model", res.Model, "params", what)
 	}
 }
@@ -210,7 +210,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 		return nil, err
 	}
 	p.pay(res)
-	l.noteDropped(res)
+	l.noteDropped(req, res)
 	return res, nil
 }
 
