@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +35,9 @@ type Client struct {
 
 	// Retries is how often Post retries a request that got no answer, or an answer with status 408,
 	// 409, 429 or 5xx. The header X-Should-Retry of an answer (true or false) takes precedence over
-	// its status, except over 2xx. Default 0.
+	// its status, except over 2xx. An answer that asks for a delay of more than 8 s is not retried.
+	// Default 0.
 	Retries int
-
-	// MaxDelay is the longest delay before a retry. If the answer asks for a longer delay, Post
-	// does not retry. Default 8 s.
-	MaxDelay time.Duration
 }
 
 // Defaults of Timeout and MaxBody.
@@ -50,11 +46,10 @@ const (
 	DefaultMaxBody = 32 << 20
 )
 
-// The delay before the first retry, which doubles with each retry, and the default of
-// [Client].MaxDelay.
+// The delay before the first retry, which doubles with each retry, and the longest delay.
 const (
-	firstDelay      = 500 * time.Millisecond
-	defaultMaxDelay = 8 * time.Second
+	firstDelay = 500 * time.Millisecond
+	maxDelay   = 8 * time.Second
 )
 
 // Post sends body, which is JSON, and returns the answer to the last attempt, whatever its status.
@@ -69,14 +64,14 @@ func (c *Client) Post(ctx context.Context, target string, header http.Header, bo
 		if retries >= c.Retries || !retryable(res, err) {
 			return res, err
 		}
-		delay, ok := c.delay(res, retries)
+		wait, ok := delay(res, retries)
 		if !ok {
 			return res, err
 		}
 		if res != nil {
 			_ = res.Body.Close() // the answer is not read
 		}
-		if !pause.For(ctx, delay) {
+		if !pause.For(ctx, wait) {
 			return nil, ctx.Err()
 		}
 	}
@@ -141,15 +136,14 @@ func retryable(res *http.Response, err error) bool {
 
 // delay returns the delay before the next retry, after this many retries: the one that the answer
 // asks for, or else an exponential one, less a random part of up to a quarter, so that clients that
-// failed together do not retry together. ok is false if the answer asks for more than MaxDelay.
-func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
-	most := cmp.Or(c.MaxDelay, defaultMaxDelay)
+// failed together do not retry together. ok is false if the answer asks for more than maxDelay.
+func delay(res *http.Response, retries int) (time.Duration, bool) {
 	if res != nil {
 		if asked := model.RetryAfter(res.Header, time.Now()); asked > 0 {
-			return asked, asked <= most
+			return asked, asked <= maxDelay
 		}
 	}
-	d := min(firstDelay<<min(retries, 20), most)
+	d := min(firstDelay<<min(retries, 20), maxDelay)
 	return d - rand.N(d/4+1), true
 }
 

@@ -71,19 +71,19 @@ func TestRetries(t *testing.T) {
 		"a good answer":         {[]*http.Response{answer(200, "")}, 3, 1, 200, 0, 0},
 		"no answer":             {[]*http.Response{nil, nil, nil}, 2, 3, 0, 1125 * time.Millisecond, 1500 * time.Millisecond},
 		"busy, then free":       {[]*http.Response{answer(500, ""), answer(408, ""), answer(409, ""), answer(200, "")}, 5, 4, 200, 2625 * time.Millisecond, 3500 * time.Millisecond},
-		"waits are bounded":     {[]*http.Response{nil, nil, nil, nil, nil, answer(200, "")}, 9, 6, 200, 10125 * time.Millisecond, 13500 * time.Millisecond},
+		"waits are bounded":     {[]*http.Response{nil, nil, nil, nil, nil, nil, answer(200, "")}, 9, 7, 200, 17625 * time.Millisecond, 23500 * time.Millisecond},
 		"a refusal":             {[]*http.Response{answer(400, "")}, 3, 1, 400, 0, 0},
 		"a refusal for now":     {[]*http.Response{answer(400, "", "X-Should-Retry", "true"), answer(200, "")}, 3, 2, 200, 375 * time.Millisecond, 500 * time.Millisecond},
 		"a good answer, again":  {[]*http.Response{answer(200, "", "X-Should-Retry", "true")}, 3, 1, 200, 0, 0},
 		"a failure for ever":    {[]*http.Response{answer(500, "", "X-Should-Retry", "false")}, 3, 1, 500, 0, 0},
 		"as long as is asked":   {[]*http.Response{answer(429, "", "Retry-After", "3"), answer(200, "")}, 3, 2, 200, 3 * time.Second, 3 * time.Second},
-		"longer than is waited": {[]*http.Response{answer(429, "", "Retry-After", "7")}, 3, 1, 429, 0, 0},
+		"longer than is waited": {[]*http.Response{answer(429, "", "Retry-After", "9")}, 3, 1, 429, 0, 0},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				client := &endpoint.Client{Timeout: time.Minute, MaxBody: 100, Retries: c.retries, MaxDelay: 6 * time.Second, HTTP: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
+				client := &endpoint.Client{Timeout: time.Minute, MaxBody: 100, Retries: c.retries, HTTP: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
 					if body, _ := io.ReadAll(r.Body); string(body) != "{}" {
 						t.Errorf("try %d sent %q", tries, body)
 					}

@@ -54,17 +54,8 @@ type Config struct {
 	// would break off streams.
 	HTTPClient *http.Client
 
-	// MaxRetries is how often a request is retried before the answer has begun, after connection
-	// failures and the statuses 408, 409, 429 and 5xx. Default 0: the agent's runtime retries (AAIF
-	// runtime.max_retries).
-	MaxRetries int
-
-	// MaxRetryDelay is the longest delay before a retry. If the server asks for a longer delay,
-	// there is no retry. Default 8 s.
-	MaxRetryDelay time.Duration
-
-	// RequestTimeout bounds one attempt including its whole stream. Default 10 minutes. The context
-	// of Generate bounds all attempts together.
+	// RequestTimeout bounds a request including its whole stream. Default 10 minutes. A request is
+	// not retried here: the agent's runtime does that (AAIF runtime.max_retries).
 	RequestTimeout time.Duration
 
 	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
@@ -91,14 +82,11 @@ func New(cfg Config) (*Model, error) {
 	if err != nil {
 		problems = append(problems, err)
 	}
-	if cfg.MaxRetries < 0 || cfg.MaxRetries > 10 {
-		problems = append(problems, fmt.Errorf("max retries: %d is not between 0 and 10", cfg.MaxRetries))
-	}
 	if h := cfg.KeyHeader; h != "" && !headerName.RE().MatchString(h) {
 		problems = append(problems, fmt.Errorf("key header: %q is not the name of a header", h))
 	}
-	if cfg.MaxRetryDelay < 0 || cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
-		problems = append(problems, errors.New("max retry delay, request timeout and max response must not be negative"))
+	if cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
+		problems = append(problems, errors.New("request timeout and max response must not be negative"))
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("openai model: %w", errors.Join(problems...))
@@ -108,12 +96,10 @@ func New(cfg Config) (*Model, error) {
 		provider: provider.at(base),
 		base:     base,
 		client: &endpoint.Client{
-			HTTP:     endpoint.SameOrigin(cfg.HTTPClient),
-			Host:     base.Hostname(),
-			Timeout:  cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
-			MaxBody:  cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
-			Retries:  cfg.MaxRetries,
-			MaxDelay: cfg.MaxRetryDelay,
+			HTTP:    endpoint.SameOrigin(cfg.HTTPClient),
+			Host:    base.Hostname(),
+			Timeout: cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
+			MaxBody: cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
 		},
 	}, nil
 }

@@ -334,32 +334,6 @@ func TestAttemptTimeoutIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestRetriesAreBounded(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name       string
-		retries    int
-		retryAfter string
-		tries      int
-	}{
-		{"none by default", 0, "0.001", 1},
-		{"as configured", 2, "0.001", 3},
-		{"not if the server asks for longer than we wait", 2, "60", 1},
-	} {
-		h := &canned{status: 429, header: map[string]string{"Retry-After": c.retryAfter}}
-		m := newModel(t, serve(t, h), func(cfg *openai.Config) { cfg.MaxRetries = c.retries; cfg.MaxRetryDelay = time.Second })
-		_, err := m.Generate(t.Context(), hi, nil)
-		if !errors.Is(err, model.ErrRateLimited) || len(h.bodies) != c.tries {
-			t.Errorf("%s: %d tries, want %d; error %v", c.name, len(h.bodies), c.tries, err)
-		}
-		for _, b := range h.bodies {
-			if b != h.bodies[0] {
-				t.Errorf("%s: a retry sent another body", c.name)
-			}
-		}
-	}
-}
-
 func TestKeyIsResolvedAtEachCall(t *testing.T) {
 	t.Parallel()
 	c := &canned{body: fine}
@@ -434,8 +408,8 @@ func TestNewReportsAllProblems(t *testing.T) {
 		"http://h/v1?key=secret":  "no user, query",
 		"http://h:secret:port/v1": "not a URL",
 	} {
-		_, err := openai.New(openai.Config{BaseURL: base, MaxRetries: -1, MaxResponse: -1})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "max retries") || !strings.Contains(err.Error(), "negative") {
+		_, err := openai.New(openai.Config{BaseURL: base, KeyHeader: "a b", MaxResponse: -1})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "key header") || !strings.Contains(err.Error(), "negative") {
 			t.Errorf("%s: error %v, want one that says %q and the rest", base, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
