@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Retrying calls send, and again up to retries times while its error says that the task was
@@ -24,11 +25,7 @@ func Retrying(ctx context.Context, retries int, told func(attempt int, wait time
 		if told != nil {
 			told(attempt+1, wait, problem)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return err // the answer says more than "deadline exceeded"
 		}
 	}
