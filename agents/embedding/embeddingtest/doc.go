@@ -1,2 +1,3 @@
-// Package embeddingtest has the conformance suite of the port agents/embedding.
+// Package embeddingtest has the conformance suite of the port agents/embedding, and the vectors of models
+// that tests pretend to ask.
 package embeddingtest

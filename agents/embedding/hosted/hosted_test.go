@@ -15,21 +15,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/embedding/hosted"
 )
 
-// letters is how often each letter is in a text.
-func letters(text string) []float32 {
-	v := make([]float32, 27)
-	v[26] = 0.1
-	for _, c := range text {
-		if c >= 'a' && c <= 'z' {
-			v[c-'a']++
-		}
-	}
-	return v
-}
-
 func all(texts []string) (out [][]float32) {
 	for _, t := range texts {
-		out = append(out, letters(t))
+		out = append(out, embeddingtest.Letters(t))
 	}
 	return out
 }
@@ -62,7 +50,7 @@ func service(_ context.Context, model string, body []byte) ([]byte, error) {
 	}
 	switch {
 	case strings.Contains(model, "titan"):
-		return json.Marshal(map[string]any{"embedding": letters(ask.InputText), "inputTextTokenCount": 3})
+		return json.Marshal(map[string]any{"embedding": embeddingtest.Letters(ask.InputText), "inputTextTokenCount": 3})
 	case strings.Contains(model, "cohere") && ask.Input_Type == "clustering" && len(texts) <= 96:
 		return json.Marshal(map[string]any{"embeddings": map[string]any{"float": all(texts)}, "response_type": "embeddings_by_type"})
 	case len(texts) == 1 || !strings.Contains(model, "gemini") && len(texts) <= 250:

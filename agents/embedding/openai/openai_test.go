@@ -16,18 +16,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// letters is how often each letter is in a text.
-func letters(text string) []float32 {
-	v := make([]float32, 27)
-	v[26] = 0.1
-	for _, c := range text {
-		if c >= 'a' && c <= 'z' {
-			v[c-'a']++
-		}
-	}
-	return v
-}
-
 // serve is a server that answers in reverse order.
 func serve(t *testing.T, status int) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +29,7 @@ func serve(t *testing.T, status int) *httptest.Server {
 		}
 		var data []any
 		for i := len(req.Input) - 1; i >= 0; i-- {
-			data = append(data, map[string]any{"index": i, "embedding": letters(req.Input[i])})
+			data = append(data, map[string]any{"index": i, "embedding": embeddingtest.Letters(req.Input[i])})
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
 	}))
