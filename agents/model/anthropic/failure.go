@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -75,19 +75,7 @@ func str(raw json.RawMessage) (s string) {
 // Failure maps the report to the port's errors.
 func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
-	var parts []string
-	// A server's text about a wrong key may quote a part of the key.
-	if e.Kind != model.ErrAuth && r.message != "" {
-		parts = append(parts, model.Quote(r.message, key))
-	}
-	if r.typ != "" && len(r.typ) <= 64 {
-		parts = append(parts, model.Quote(r.typ, key))
-	}
-	if r.id != "" {
-		parts = append(parts, r.id)
-	}
-	e.Message = strings.Join(parts, "; ")
-	return e
+	return endpoint.Describe(e, r.message, []string{key}, r.typ, r.id)
 }
 
 var noCredit = pattern.Of(`(?i)credit balance|usage limits?\b`)

@@ -52,16 +52,7 @@ func plainCode(header string, body []byte) string {
 // Failure maps the report to the port's errors.
 func (r *report) Failure(string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
-	var parts []string
-	// A server's text about a wrong key may quote a part of the key.
-	if e.Kind != model.ErrAuth && r.message != "" {
-		parts = append(parts, model.Quote(r.message, r.secrets...))
-	}
-	if r.code != "" && len(r.code) <= 64 {
-		parts = append(parts, model.Quote(r.code, r.secrets...))
-	}
-	e.Message = strings.Join(parts, "; ")
-	return e
+	return endpoint.Describe(e, r.message, r.secrets, r.code)
 }
 
 // Codes that are handled individually.

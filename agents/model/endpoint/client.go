@@ -170,6 +170,26 @@ func (c *Client) Failure(ctx context.Context, err error, key string) error {
 	return model.Unreachable(err, c.Host, c.Timeout, c.MaxBody, key)
 }
 
+// MaxName bounds the names that Describe quotes, in bytes.
+const MaxName = 64
+
+// Describe gives an error the words of a server's report: its message, and those of its names (a code, a
+// type, an id) that are not longer than MaxName. The secrets are removed from them. The message of an
+// [model.ErrAuth] is left out, because it may quote a part of the key.
+func Describe(e *model.Error, message string, secrets []string, names ...string) *model.Error {
+	var parts []string
+	if e.Kind != model.ErrAuth && message != "" {
+		parts = append(parts, model.Quote(message, secrets...))
+	}
+	for _, name := range names {
+		if name != "" && len(name) <= MaxName {
+			parts = append(parts, model.Quote(name, secrets...))
+		}
+	}
+	e.Message = strings.Join(parts, "; ")
+	return e
+}
+
 // Document reads an answer that is one JSON document. ok is false for a stream of events; if the
 // server does not say what it sends, the requested form is assumed. A web page, which another
 // server than the API has sent, is an error.

@@ -249,3 +249,18 @@ func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
 		t.Errorf("%d tries: %s", tries, got)
 	}
 }
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", endpoint.MaxName+1)
+	for want, e := range map[string]*model.Error{
+		"no [key]; bad; id": endpoint.Describe(&model.Error{Kind: model.ErrBadRequest}, "no secret1", []string{"secret1"}, "bad", "", "id"),
+		"bad":               endpoint.Describe(&model.Error{Kind: model.ErrAuth}, "no secret1", nil, "bad", long),
+		"no":                endpoint.Describe(&model.Error{Kind: model.ErrUnavailable}, "no", nil),
+		"":                  endpoint.Describe(&model.Error{Kind: model.ErrAuth}, "no", nil),
+	} {
+		if e.Message != want {
+			t.Errorf("%q, want %q", e.Message, want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // refusal reads an answer with a status of 400 or above.
@@ -116,19 +117,11 @@ func str(raw json.RawMessage) string {
 // Failure maps the report to the port's errors.
 func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
-	var parts []string
-	// A server's text about a wrong key may quote a part of the key.
-	if e.Kind != model.ErrAuth && r.message != "" {
-		parts = append(parts, model.Quote(r.message, key))
+	name := r.code
+	if name == "" || len(name) > endpoint.MaxName {
+		name = r.typ
 	}
-	for _, s := range []string{r.code, r.typ} {
-		if s != "" && len(s) <= 64 {
-			parts = append(parts, model.Quote(s, key))
-			break
-		}
-	}
-	e.Message = strings.Join(parts, "; ")
-	return e
+	return endpoint.Describe(e, r.message, []string{key}, name)
 }
 
 func (r *report) kind() model.Kind {
