@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // upForTest is "aeemesh up" in this process, on free ports, until the test ends.
@@ -45,26 +47,6 @@ func upForTest(t *testing.T, args ...string) serverURLs {
 	}
 }
 
-// handshake is the status of a websocket's handshake.
-func handshake(t *testing.T, ws, origin string) int {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(ws, "ws://", "http://", 1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
-	if origin != "" {
-		req.Header.Set("Origin", origin)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	return resp.StatusCode
-}
-
 // Finding 14 of the security review: any page that a developer visited could use
 // the server.
 func TestPagesUseTheServerOnlyWhereTheyAreAllowed(t *testing.T) {
@@ -82,7 +64,7 @@ func TestPagesUseTheServerOnlyWhereTheyAreAllowed(t *testing.T) {
 		{open.Websocket, "https://evil.example", http.StatusForbidden},
 		{open.Websocket, "https://app.example", http.StatusSwitchingProtocols},
 	} {
-		if got := handshake(t, tt.url, tt.origin); got != tt.want {
+		if got := natstest.Handshake(t, tt.url, tt.origin); got != tt.want {
 			t.Errorf("Origin %q: status %d, want %d", tt.origin, got, tt.want)
 		}
 	}

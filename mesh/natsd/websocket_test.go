@@ -1,36 +1,13 @@
 package natsd_test
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
-
-// upgrade does a websocket's handshake with this Origin ("" for none) and
-// returns the status.
-func upgrade(t *testing.T, ws, origin string) int {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(ws, "ws://", "http://", 1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
-	if origin != "" {
-		req.Header.Set("Origin", origin)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	return resp.StatusCode
-}
 
 // Finding 14 of the security review: a page of any origin got the mesh.
 func TestWebsocketsAreForTheOriginsThatAreAllowed(t *testing.T) {
@@ -56,7 +33,7 @@ func TestWebsocketsAreForTheOriginsThatAreAllowed(t *testing.T) {
 					}
 					origin = "http://" + u.Host
 				}
-				if got := upgrade(t, srv.WebsocketURL(), origin); got != want {
+				if got := natstest.Handshake(t, srv.WebsocketURL(), origin); got != want {
 					t.Errorf("Origin %q: status %d, want %d", origin, got, want)
 				}
 			}
