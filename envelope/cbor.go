@@ -105,16 +105,17 @@ func readTree(d *jsontext.Decoder) (any, error) {
 	case '"':
 		return tok.String(), nil
 	case '0':
-		return treeNumber(tok.String())
+		return CBORNumber(tok.String())
 	case 'n':
 		return nil, nil
 	}
 	return tok.Bool(), nil
 }
 
-// treeNumber decodes "1" as an integer and "1.0" or "1e0" as a float, so that decoding
-// the CBOR gives the same kind of number.
-func treeNumber(text string) (any, error) {
+// CBORNumber converts a number of JSON to the one that is its CBOR: "1" to an integer (int64, uint64 or
+// big.Int), "1.0" and "1e0" to a float64, so that decoding the CBOR gives the same kind of number. A
+// number that neither represents exactly is refused with [ErrNumber].
+func CBORNumber(text string) (any, error) {
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return i, nil

@@ -10,12 +10,12 @@ import (
 	"math/big"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
@@ -243,54 +243,12 @@ func cborValue(v any, pointer string) (any, error) {
 		}
 		return s, nil
 	case stdjson.Number:
-		n, ok := cborNumber(string(v))
-		if !ok {
+		n, err := envelope.CBORNumber(string(v))
+		if err != nil {
 			return nil, fmt.Errorf("encode CBOR: %s: %s has more digits than a double or a 64-bit integer holds", pointer, clip.Text(string(v), 60))
 		}
 		return n, nil
 	default:
 		return v, nil
 	}
-}
-
-// cborNumber converts a JSON number to a CBOR integer if it is written as an
-// integer and fits into 64 bits, else to a double if that is the same number.
-// Otherwise it reports false.
-func cborNumber(lit string) (any, bool) {
-	if !strings.ContainsAny(lit, ".eE") && lit != "-0" {
-		if n, err := strconv.ParseInt(lit, 10, 64); err == nil {
-			return n, true
-		}
-		if n, err := strconv.ParseUint(lit, 10, 64); err == nil {
-			return n, true
-		}
-		// CBOR's negative integers go down to -2^64.
-		if n, ok := new(big.Int).SetString(lit, 10); ok && n.Sign() < 0 && new(big.Int).Not(n).BitLen() <= 64 {
-			return n, true
-		}
-	}
-	f, err := strconv.ParseFloat(lit, 64)
-	if err != nil || decimal(lit) != decimal(formatFloat(f)) {
-		return nil, false
-	}
-	return f, true
-}
-
-// decimal normalises a JSON number: sign, significant digits, exponent of ten.
-func decimal(lit string) string {
-	sign := ""
-	if lit[0] == '-' {
-		sign, lit = "-", lit[1:]
-	}
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(lit), "e")
-	exp, _ := strconv.Atoi(exponent) // within a double's range, so within an int's
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimLeft(whole+fraction, "0")
-	exp -= len(fraction)
-	trimmed := strings.TrimRight(digits, "0")
-	exp += len(digits) - len(trimmed)
-	if trimmed == "" {
-		return sign + "0"
-	}
-	return sign + trimmed + "e" + strconv.Itoa(exp)
 }

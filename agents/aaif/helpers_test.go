@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -135,4 +137,23 @@ func withoutPlaces(problems []Problem) []Problem {
 		out[i] = p
 	}
 	return out
+}
+
+// decimal normalises a JSON number: sign, significant digits, exponent of ten.
+func decimal(lit string) string {
+	sign := ""
+	if lit[0] == '-' {
+		sign, lit = "-", lit[1:]
+	}
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(lit), "e")
+	exp, _ := strconv.Atoi(exponent) // within a double's range, so within an int's
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	exp -= len(fraction)
+	trimmed := strings.TrimRight(digits, "0")
+	exp += len(digits) - len(trimmed)
+	if trimmed == "" {
+		return sign + "0"
+	}
+	return sign + trimmed + "e" + strconv.Itoa(exp)
 }
