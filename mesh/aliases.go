@@ -33,13 +33,14 @@ const (
 
 // Errors of the methods that [Node] has from package client.
 var (
-	ErrNoResult = client.ErrNoResult // the task has not ended, or there is no task with this id
-	ErrNoReply  = client.ErrNoReply  // no reply to the retry of a dead letter can come
-	ErrQueued   = client.ErrQueued   // a command is in the work queue, and its answer was not awaited
-	ErrBegun    = client.ErrBegun    // a worker has or may have begun the task, which was to be withdrawn
-	ErrAnswered = client.ErrAnswered // the task for a person has a valid answer already
-	ErrTooLate  = client.ErrTooLate  // the time for an answer is over, or the task was withdrawn
-	ErrMisfit   = client.ErrMisfit   // the answer does not fit requires.result_schema
+	ErrNoResult    = client.ErrNoResult    // the task has not ended, or there is no task with this id
+	ErrNoReply     = client.ErrNoReply     // no reply to the retry of a dead letter can come
+	ErrQueued      = client.ErrQueued      // a command is in the work queue, and its answer was not awaited
+	ErrBegun       = client.ErrBegun       // a worker has or may have begun the task, which was to be withdrawn
+	ErrAnswered    = client.ErrAnswered    // the task for a person has a valid answer already
+	ErrTooLate     = client.ErrTooLate     // the time for an answer is over, or the task was withdrawn
+	ErrSeveralAsks = client.ErrSeveralAsks // an id, or its beginning, is that of several tasks for people
+	ErrMisfit      = client.ErrMisfit      // the answer does not fit requires.result_schema
 )
 
 // IsUnanswered reports whether err, of Node.TryCommand, means that no worker answered: no worker

@@ -1,9 +1,11 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +273,186 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inboxOf is an inbox that a test fills. All calls put, and last waits until everything is stored.
+type inboxOf struct {
+	*durableRig
+	client *mesh.Node
+	signer *sign.Signer // nil: unsigned
+}
+
+func (b *inboxOf) put(signer *sign.Signer, e *envelope.Envelope) {
+	b.t.Helper()
+	e = e.Clone()
+	if signer != nil {
+		signed(b.t, signer, e)
+	}
+	if err := b.nc.Publish(e.To, encode(b.t, e)); err != nil {
+		b.t.Fatal(err)
+	}
+	settle(b.t, b.nc)
+}
+
+// tasks returns the tasks of bob, once the inbox has stored everything that was put.
+func (b *inboxOf) tasks() map[string]*mesh.PersonTask {
+	b.t.Helper()
+	end := envelope.New(envelope.TypeTask, reviewer, bob, "human.ask", json.RawMessage(`{"text":"the last"}`))
+	b.put(b.signer, end)
+	out := map[string]*mesh.PersonTask{}
+	eventually(b.t, "everything is stored", func() bool {
+		asks, err := b.client.PersonTasks(ctxFor(b.t), bob)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		clear(out)
+		stored := false
+		for _, a := range asks {
+			if a.Task.ID == end.ID {
+				stored = true
+				continue
+			}
+			key := a.Task.From + " " + a.Task.ID
+			if out[key] != nil {
+				b.t.Errorf("%s is listed twice", key)
+			}
+			out[key] = a
+		}
+		return stored
+	})
+	return out
+}
+
+// A question that is signed is the agent's. An unsigned one with its id, from and corr does not
+// take its place, whether it comes before or after, and neither does an unsigned withdrawal.
+func TestAnUnsignedQuestionReplacesNoSignedOne(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	own := k.signer("own", sign.Ed25519, reviewer)
+	question := func() *envelope.Envelope {
+		e := envelope.New(envelope.TypeTask, reviewer, bob, "human.ask", json.RawMessage(`{"text":"May I?"}`))
+		e.Requires = json.RawMessage(`{"timeout_ms":3600000}`)
+		return e
+	}
+	forge := func(e *envelope.Envelope, corr string) *envelope.Envelope {
+		f := e.Clone()
+		f.Payload, f.Requires = json.RawMessage(`{"text":"Pay?"}`), json.RawMessage(`{"timeout_ms":1,"escalate_to":"agent.eve","result_schema":{"type":"null"}}`)
+		f.Corr = corr
+		return f
+	}
+	withdrawal := func(e *envelope.Envelope) *envelope.Envelope {
+		w := envelope.New(envelope.TypeEvent, e.From, bob, intents.TaskWithdrawn, json.RawMessage(`{"reason":"gone"}`))
+		w.Corr, w.ReplyTo = e.Corr, e.ID
+		return w
+	}
+	for name, c := range map[string]struct {
+		fill func(b *inboxOf, e *envelope.Envelope)
+		want mesh.PersonTaskState
+	}{
+		"a forgery after it": {func(b *inboxOf, e *envelope.Envelope) {
+			b.put(own, e)
+			b.put(nil, forge(e, e.Corr))
+			b.put(nil, withdrawal(e))
+		}, mesh.AskOpen},
+		"a forgery before it": {func(b *inboxOf, e *envelope.Envelope) {
+			b.put(nil, forge(e, e.Corr))
+			b.put(nil, withdrawal(e))
+			b.put(own, e)
+		}, mesh.AskOpen},
+		"a forgery before it, of another corr": {func(b *inboxOf, e *envelope.Envelope) {
+			b.put(nil, forge(e, "another-corr"))
+			b.put(own, e)
+			b.put(nil, withdrawal(e))
+		}, mesh.AskOpen},
+		"a signed withdrawal": {func(b *inboxOf, e *envelope.Envelope) {
+			b.put(own, e)
+			b.put(own, withdrawal(e))
+			b.put(own, e)
+		}, mesh.AskWithdrawn},
+		"a signed withdrawal between": {func(b *inboxOf, e *envelope.Envelope) {
+			b.put(nil, e)
+			b.put(own, withdrawal(e))
+			b.put(own, e)
+		}, mesh.AskWithdrawn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			b := &inboxOf{r, r.lane(mesh.Config{Entity: bob, Verifier: k.verifier()}), own}
+			e := question()
+			c.fill(b, e)
+			a := b.tasks()[reviewer+" "+e.ID]
+			if a == nil {
+				t.Fatal("the question is not shown")
+			}
+			equal(t, "state", a.State, c.want)
+			equal(t, "question", string(a.Task.Payload), `{"text":"May I?"}`)
+			equal(t, "corr", a.Task.Corr, e.Corr)
+			if a.Task.Sig == nil || a.Until.Sub(a.Stored) < time.Minute || a.EscalateTo != "" || a.Schema != nil {
+				t.Errorf("it is %+v", a)
+			}
+			var told []string
+			ctx, cancel := context.WithCancel(ctxFor(t))
+			err := b.client.FollowInbox(ctx, bob, func(a *mesh.PersonTask) error {
+				told = append(told, string(a.Task.Payload))
+				if a.Task.ID != e.ID {
+					cancel()
+				}
+				return nil
+			})
+			if !errors.Is(err, context.Canceled) || len(told) < 2 || !slices.Contains(told, `{"text":"May I?"}`) {
+				t.Errorf("a follower was told %q, %v", told, err)
+			}
+			if c.want == mesh.AskWithdrawn {
+				return
+			}
+			if a, err = b.client.FindAsk(ctxFor(t), bob, e.ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.client.AnswerPersonTask(ctxFor(t), a, e.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))); err != nil {
+				t.Errorf("the answer: %v", err)
+			}
+		})
+	}
+}
+
+// Ids of hops can be computed. A sender that uses the id of another sender's question under its own
+// name, and first, hides nothing.
+func TestTwoSendersMayUseOneIDInAnInbox(t *testing.T) {
+	t.Parallel()
+	const eve = "agent.eve"
+	r, k := newDurableRig(t), newKeys(t)
+	own, eves, bobs := k.signer("own", sign.Ed25519, reviewer), k.signer("eve", sign.Ed25519, eve), k.signer("bob", sign.Ed25519, bob)
+	required := k.verifier()
+	required.Mode = sign.Required
+	b := &inboxOf{r, r.lane(mesh.Config{Entity: bob, Verifier: required, Signer: bobs}), own}
+	real := envelope.New(envelope.TypeTask, reviewer, bob, "human.ask", json.RawMessage(`{"text":"May I?"}`))
+	squat := envelope.New(envelope.TypeTask, eve, bob, "human.ask", json.RawMessage(`{"text":"Pay?"}`))
+	squat.ID = real.ID
+	b.put(eves, squat)
+	b.put(own, real)
+	w := envelope.New(envelope.TypeEvent, eve, bob, intents.TaskWithdrawn, json.RawMessage(`{"reason":"gone"}`))
+	w.Corr, w.ReplyTo = real.Corr, real.ID
+	b.put(eves, w)
+
+	asks := b.tasks()
+	if asks[reviewer+" "+real.ID] == nil || asks[eve+" "+real.ID] == nil {
+		t.Fatalf("shown are %v", asks)
+	}
+	equal(t, "the withdrawn one", asks[eve+" "+real.ID].State, mesh.AskWithdrawn)
+	equal(t, "the other", asks[reviewer+" "+real.ID].State, mesh.AskOpen)
+
+	if _, err := b.client.FindAsk(ctxFor(t), bob, real.ID); !errors.Is(err, mesh.ErrSeveralAsks) || !strings.Contains(err.Error(), eve) || !strings.Contains(err.Error(), reviewer) {
+		t.Errorf("the id alone: %v", err)
+	}
+	ask, err := b.client.FindAskFrom(ctxFor(t), bob, reviewer, real.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.answer(b.client, ask, `{"text":"yes"}`)
+	asks = b.tasks()
+	equal(t, "the withdrawn one", asks[eve+" "+real.ID].State, mesh.AskWithdrawn)
+	equal(t, "the other", asks[reviewer+" "+real.ID].State, mesh.AskAnswered)
 }
 
 // A stored reply is read for as long as it is kept: its key must be valid when the server

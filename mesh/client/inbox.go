@@ -60,7 +60,12 @@ type PersonTask struct {
 
 	last         uint64          // sequence of the last message on its reply subject
 	lastReported PersonTaskState // the state that a follower was told last; "": none
+	signedEnd    bool            // it was withdrawn by a signed event
 }
+
+// ErrSeveralAsks: [Client.FindAsk] has found several tasks. Senders choose ids, so two of them may
+// have used the same.
+var ErrSeveralAsks = errors.New("there are several tasks for people whose id")
 
 // Errors of [Client.AnswerPersonTask].
 var (
@@ -93,7 +98,7 @@ func (c *Client) PersonTasks(ctx context.Context, person string) ([]*PersonTask,
 		if err != nil {
 			return nil, err
 		}
-		if ask := c.readInbox(msg, known); ask != nil {
+		if ask, fresh := c.readInbox(msg, known); fresh {
 			asks = append(asks, ask)
 		}
 	}
@@ -109,10 +114,15 @@ func (c *Client) PersonTasks(ctx context.Context, person string) ([]*PersonTask,
 	return asks, nil
 }
 
-// FindAsk returns the task in a person's inbox ("": in any inbox) whose id is taskID, or the
-// only task whose id begins with taskID. It fails with [jetstream.ErrNotFound] if there is
-// none.
+// FindAsk is [Client.FindAskFrom] for a task from any sender.
 func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTask, error) {
+	return c.FindAskFrom(ctx, person, "", taskID)
+}
+
+// FindAskFrom returns the task in a person's inbox ("": in any inbox), from a sender ("": from any),
+// whose id is taskID, or the only one whose id begins with taskID. It fails with
+// [jetstream.ErrNotFound] if there is none, and with [ErrSeveralAsks] if there are several.
+func (c *Client) FindAskFrom(ctx context.Context, person, sender, taskID string) (*PersonTask, error) {
 	inbox, err := c.inbox()
 	if err != nil {
 		return nil, err
@@ -124,8 +134,8 @@ func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTas
 		if err != nil {
 			return nil, err
 		}
-		ask := c.readInbox(msg, known)
-		if ask == nil || taskID == "" || !strings.HasPrefix(ask.Task.ID, taskID) {
+		ask, fresh := c.readInbox(msg, known)
+		if !fresh || taskID == "" || sender != "" && ask.Task.From != sender || !strings.HasPrefix(ask.Task.ID, taskID) {
 			continue
 		}
 		if same := ask.Task.ID == taskID; same && !exact {
@@ -139,7 +149,7 @@ func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTas
 		return nil, fmt.Errorf("task %s in the inbox: %w", clip.Text(taskID, 128), jetstream.ErrNotFound)
 	case 1:
 	default:
-		return nil, fmt.Errorf("%d tasks for people have an id that begins with %s, the first is %s for %s", len(found), clip.Text(taskID, 128), found[0].Task.ID, found[0].Task.To)
+		return nil, severalAsks(found, taskID, exact)
 	}
 	now, err := c.cfg.Stores.Clock.Now(ctx)
 	if err != nil {
@@ -148,9 +158,20 @@ func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTas
 	return found[0], c.judgeAsk(ctx, found[0], now)
 }
 
+// severalAsks returns the error for an id, or the beginning of ids, that names several tasks.
+func severalAsks(found []*PersonTask, taskID string, exact bool) error {
+	how := "begins with"
+	if exact {
+		how = "is"
+	}
+	one, two := found[0].Task, found[1].Task
+	return fmt.Errorf("%w %s %s: %s from %s for %s, and %s from %s for %s", ErrSeveralAsks, how, clip.Text(taskID, 128), one.ID, one.From, one.To, two.ID, two.From, two.To)
+}
+
 // FollowInbox calls f for each task in the inbox, and then, until ctx ends, for each task that
 // arrives or is withdrawn. It does not call f when a known task is sent again, or when a
-// withdrawal does not change the task's state. It forgets tasks that are older than 30 days, which
+// withdrawal does not change the task's state. It calls f again when a signed task takes the place
+// of an unsigned one. It forgets tasks that are older than 30 days, which
 // is how long the stream keeps them by default.
 func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
 	inbox, err := c.inbox()
@@ -166,13 +187,7 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 			maps.DeleteFunc(known, func(_ string, a *PersonTask) bool { return msg.Time.Sub(a.Stored) > inboxKept })
 			most = max(forgetFrom, 2*len(known))
 		}
-		ask := c.readInbox(msg, known)
-		arrived := ask != nil
-		if ask == nil {
-			if e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil {
-				ask = known[askKey(e.To, withdrawnTask(e))]
-			}
-		}
+		ask, _ := c.readInbox(msg, known)
 		if ask == nil {
 			continue
 		}
@@ -181,7 +196,7 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 		if err == nil {
 			err = c.judgeAsk(ctx, ask, now)
 		}
-		if ask.lastReported = ask.State; err == nil && (arrived || ask.State == AskWithdrawn && told != AskWithdrawn) {
+		if ask.lastReported = ask.State; err == nil && (told == "" || ask.State == AskWithdrawn && told != AskWithdrawn) {
 			err = f(ask)
 		}
 		if err != nil {
@@ -197,12 +212,13 @@ const (
 	forgetFrom = 1024
 )
 
-// readInbox reads one message of an inbox into known. It returns the task if this is the first
-// message with the task's id, else nil.
-func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
-	refused := func(e *envelope.Envelope, err error) *PersonTask {
+// readInbox reads one message of an inbox into known. It returns the task that is new, is replaced or
+// is withdrawn by the message, nil if there is none. A task is fresh if this is the first message with
+// its from and id.
+func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) (ask *PersonTask, fresh bool) {
+	refused := func(e *envelope.Envelope, err error) (*PersonTask, bool) {
 		wire.LogRefused(c.s.Log, e, fault.ForPeer(err).Code, slog.String("subject", msg.Subject), slog.Any("err", err))
-		return nil
+		return nil, false
 	}
 	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
 	if err != nil {
@@ -225,31 +241,40 @@ func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) 
 	}
 	wire.LogReceived(c.s.Log, e)
 	if e.Type != envelope.TypeTask {
-		if ask := known[askKey(e.To, withdrawnTask(e))]; ask != nil && ask.Task.From == e.From && (ask.Task.Sig == nil || e.Sig != nil) {
-			ask.State = AskWithdrawn
-			ask.Reason = withdrawnReason(e)
+		ask = known[askKey(e.To, e.From, withdrawnTask(e))]
+		if ask == nil || ask.Task.Sig != nil && e.Sig == nil {
+			return nil, false
 		}
-		return nil
+		ask.State, ask.Reason, ask.signedEnd = AskWithdrawn, withdrawnReason(e), ask.signedEnd || e.Sig != nil
+		return ask, false
 	}
-	key := askKey(e.To, e.ID)
-	ask := known[key]
-	if ask != nil && (ask.Task.From != e.From || ask.Task.Corr != e.Corr) {
-		return nil // an id that belongs to another task
-	}
-	fresh := ask == nil
-	if fresh {
+	key := askKey(e.To, e.From, e.ID)
+	ask = known[key]
+	fresh = ask == nil
+	again := !fresh && ask.Task.Corr == e.Corr && (ask.Task.Sig == nil) == (e.Sig == nil)
+	switch {
+	case fresh:
 		ask = &PersonTask{Stored: msg.Time, State: AskOpen}
 		known[key] = ask
+	case again:
+	case ask.Task.Sig == nil && e.Sig != nil: // the unsigned one only claims to come from this sender
+		ask.Stored, ask.lastReported = msg.Time, ""
+		if !ask.signedEnd {
+			ask.State, ask.Reason = AskOpen, ""
+		}
+	default:
+		return nil, false
 	}
 	ask.Task = e
 	ask.Until, ask.EscalateTo, ask.Schema = requires.AnswerOf(e, msg.Time)
-	if !fresh {
-		return nil
+	if again {
+		return nil, false
 	}
-	return ask
+	return ask, fresh
 }
 
-func askKey(person, id string) string { return person + " " + id }
+// askKey returns the key of a task in an inbox. Senders choose ids, so from and id count together.
+func askKey(person, from, id string) string { return person + " " + from + " " + id }
 
 // withdrawnTask returns the id of the task that an event withdraws, "" for any other envelope.
 func withdrawnTask(e *envelope.Envelope) string {
