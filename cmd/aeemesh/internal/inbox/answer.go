@@ -26,7 +26,7 @@ import (
 
 // AnswerCommand returns "aeemesh answer".
 func AnswerCommand(a *session.App) *cobra.Command {
-	var decline string
+	var decline, sender string
 	c := session.Connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
 		Short: "Answer what an agent has asked a person",
@@ -56,17 +56,18 @@ allowed to read runs and to ask workers.`,
 		Args:              outcome.Arguments("TASK", "[PAYLOAD]"),
 		ValidArgsFunction: completeAsks(a, false),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return answerOne(a, ctx, cmd, args, decline)
+			return answerOne(a, ctx, cmd, args, decline, sender)
 		}),
 	})
 	c.Flags().StringVar(&decline, "decline", "", "do not do it, for this `reason`")
+	addSender(c.Flags(), &sender)
 	c.Flags().StringVar(&a.As, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
 	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, decline, sender string) error {
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):
@@ -96,7 +97,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 	defer s.Close()
 	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	ask, err := s.Node.FindAsk(ctx, "", args[0])
+	ask, err := findAsk(ctx, s.Node, person, sender, args[0])
 	if err != nil {
 		return noAsk(err, args[0])
 	}

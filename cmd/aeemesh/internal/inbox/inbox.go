@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -30,6 +31,7 @@ var askStates = []string{string(mesh.AskOpen), string(mesh.AskAnswered), string(
 type inboxFlags struct {
 	all, follow bool
 	states      string
+	sender      string
 	limit       int
 }
 
@@ -67,6 +69,7 @@ more) or withdrawn (the asker no longer needs an answer).`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C or --timeout")
 	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
 	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	addSender(flags, &f.sender)
 	flags.StringVar(&a.As, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
 	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	a.AddSignFlags(flags, session.SignAll)
@@ -82,6 +85,8 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	switch {
 	case f.limit < 0:
 		return outcome.Usagef(cmd, "--limit %d: give a number of tasks, or 0 for all", f.limit)
+	case f.sender != "" && (len(args) == 0 || isEntity(args[0])):
+		return outcome.Usagef(cmd, "--sender goes with TASK")
 	case len(args) == 1 && f.all:
 		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
 	case len(args) == 1 && isEntity(args[0]):
@@ -109,7 +114,11 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	defer cancel()
 	switch {
 	case task != "":
-		ask, err := s.Node.FindAsk(ctx, "", task)
+		own := cmp.Or(a.As, a.DefaultFrom())
+		if subject.EntityType(own) != subject.TypeHuman {
+			own = ""
+		}
+		ask, err := findAsk(ctx, s.Node, own, f.sender, task)
 		if err != nil {
 			return noAsk(err, task)
 		}
@@ -173,7 +182,26 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.PersonTaskState, e
 	return out, nil
 }
 
+func addSender(flags *pflag.FlagSet, sender *string) {
+	flags.StringVar(sender, "sender", "", "the `entity` that asks, if several have used the id of TASK")
+}
+
+// findAsk looks for a task among the person's own ("": none) and then in the inboxes of all: tasks for
+// others, which may have any id, are not in the way.
+func findAsk(ctx context.Context, node *mesh.Node, person, sender, task string) (*mesh.PersonTask, error) {
+	if person != "" {
+		ask, err := node.FindAskFrom(ctx, person, sender, task)
+		if !errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
+			return ask, err
+		}
+	}
+	return node.FindAskFrom(ctx, "", sender, task)
+}
+
 func noAsk(err error, task string) error {
+	if errors.Is(err, mesh.ErrSeveralAsks) {
+		return outcome.Hinted(err, "Give the whole id. If several tasks have it, --sender and --from say which one.")
+	}
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
 		return outcome.Hinted(outcome.NotFound("there is no task %s for a person, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
