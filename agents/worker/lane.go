@@ -51,15 +51,22 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	w.cfg.Hooks.NoLane(cfg.Entity, lacking)
 	var ids *lateSeen
-	window := cfg.ReplayWindow
-	if cfg.Seen == nil && w.cfg.Replay == Auto && window > 0 {
-		ids = new(lateSeen)
+	again := make(chan struct{})
+	if cfg.Seen == nil && w.cfg.Replay == Auto && cfg.ReplayWindow > 0 {
+		ids = w.newLateSeen(seen.New(js, m, cfg.ReplayWindow), cfg)
 		cfg.Seen = ids
+		w.later.Go(func() {
+			select {
+			case <-again:
+				ids.ask(ctx)
+			case <-ctx.Done():
+			}
+		})
 	}
 	await := jetstream.AwaitLane(ctx, js, m, w.cfg.Fenced, laneInterval, lacking, func() {
 		w.counters.use(counters)
-		if ids != nil {
-			w.attachSeen(ctx, ids, seen.New(js, m, window), window)
+		if ids != nil && !ids.look(ctx) {
+			close(again)
 		}
 		w.log.Warn("the durable lane is available: durable tasks are taken from now on")
 	})

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
@@ -64,19 +67,26 @@ func (e *WindowError) Error() string {
 }
 
 // useSeen adds the mesh's replay window to the configuration of the worker's
-// node, if its bucket exists.
+// node, if its bucket exists. If the bucket does not answer now, it is asked until
+// it does, or until ctx ends.
 func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
 	use := w.cfg.Replay
 	if use == Off || cfg.ReplayWindow <= 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
+	asking, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
 	defer cancel()
 	ids := seen.New(js, m, cfg.ReplayWindow)
-	bound, err := ids.Bound(ctx)
+	bound, err := ids.Bound(asking)
 	switch {
-	case err != nil && use == Auto:
+	case err != nil && use == Auto && noSeen(err):
 		w.log.Info("ids are remembered by this process alone", "err", err)
+		return nil
+	case err != nil && use == Auto:
+		late := w.newLateSeen(ids, cfg)
+		late.learn(bound, err)
+		cfg.Seen = late
+		w.later.Go(func() { late.ask(ctx) })
 		return nil
 	case err != nil:
 		return &ConfigError{"Replay", err}
@@ -87,32 +97,84 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	return nil
 }
 
-// lateSeen is the mesh's replay window for a worker that has started before
-// JetStream was available: until then it treats every id as new, and only the
-// worker's own memory detects replays.
+// noSeen reports whether an error of the bucket of ids means that the worker has none. After
+// any other error it may have one.
+func noSeen(err error) bool {
+	return errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err)
+}
+
+// lateSeen is the mesh's replay window for a worker that learns only after its start whether
+// the mesh has one. Where there is none it treats every id as new, and only the worker's own
+// memory detects replays. While that is unknown it fails, and the node refuses tasks if it
+// requires signatures.
 type lateSeen struct {
-	window atomic.Pointer[seen.Window]
+	window  *seen.Window
+	length  time.Duration // of the window
+	insists bool          // signatures are required
+	wait    time.Duration // for an answer
+	log     *slog.Logger
+	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
+}
+
+// seenState is what a worker knows of the mesh's replay window: that it answers, or err, why it
+// cannot be used.
+type seenState struct{ err error }
+
+func (w *Worker) newLateSeen(window *seen.Window, cfg *mesh.Config) *lateSeen {
+	return &lateSeen{window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
 }
 
 func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
-	if window := s.window.Load(); window != nil {
-		return window.Claim(ctx, entity, id, by)
+	switch known := s.known.Load(); {
+	case known == nil:
+		return by, nil
+	case known.err != nil:
+		return "", fmt.Errorf("the bucket of ids: %w: %w", jetstream.ErrUnavailable, known.err)
 	}
-	return by, nil
+	return s.window.Claim(ctx, entity, id, by)
 }
 
-// attachSeen starts to use the mesh's replay window if the mesh keeps ids for
-// long enough.
-func (w *Worker) attachSeen(ctx context.Context, late *lateSeen, window *seen.Window, length time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
+// ask asks for the bucket, with growing pauses, until learn has learnt what it needs.
+func (s *lateSeen) ask(ctx context.Context) {
+	for next := time.Second / 4; pause.For(ctx, next); next = min(2*next, laneInterval) {
+		if s.look(ctx) {
+			return
+		}
+	}
+}
+
+// look asks for the bucket once. It reports whether it need not be asked again.
+func (s *lateSeen) look(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
-	bound, err := window.Bound(ctx)
-	if err == nil && bound > 0 && length > bound {
-		err = fmt.Errorf("the mesh keeps them for %v, and %v are asked for", bound, length)
+	return s.learn(s.window.Bound(ctx))
+}
+
+// learn takes an answer of the bucket. It reports whether the bucket need not be asked again.
+func (s *lateSeen) learn(bound time.Duration, err error) bool {
+	before := s.known.Load()
+	switch {
+	case err == nil && bound > 0 && s.length > bound:
+		err = &WindowError{s.length, bound}
+		s.log.Warn("the mesh's replay window cannot be used", "err", err)
+		s.known.Store(nil)
+		if s.insists {
+			s.known.Store(&seenState{err})
+		}
+		return true
+	case err == nil:
+		s.known.Store(new(seenState))
+		if before != nil {
+			s.log.Warn("the mesh's replay window is used from now on")
+		}
+		return true
+	case noSeen(err):
+		s.known.Store(nil)
+		s.log.Info("ids are remembered by this process alone", "err", err)
+		return true
 	}
-	if err != nil {
-		w.log.Info("ids are remembered by this process alone", "err", err)
-		return
+	if s.known.Store(&seenState{err}); before == nil {
+		s.log.Warn("it is not known whether the mesh has a replay window: it is asked again", "err", err)
 	}
-	late.window.Store(window)
+	return false
 }

@@ -1,11 +1,17 @@
 package worker
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -43,5 +49,119 @@ func TestTheJournalIsUsedWhereItIs(t *testing.T) {
 		if errors.As(err, &bad) != tt.fails || (err != nil) != tt.fails || (cfg.Journal != nil) != tt.used || (cfg.Refutations != nil) != tt.used {
 			t.Errorf("Journal %v, streams %v: journal %v, refutations %v, %v", tt.use, tt.streams, cfg.Journal, cfg.Refutations, err)
 		}
+	}
+}
+
+// windowOf starts to use the mesh's replay window as a worker with --replay-scope auto does.
+func windowOf(t *testing.T, js natsjs.JetStream, node mesh.Config) (cfg mesh.Config, log *natstest.Buffer) {
+	t.Helper()
+	log = &natstest.Buffer{}
+	w, err := New(Config{Agents: []Agent{{As: "agent.one", Handler: mesh.HandlerFunc(nil)}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); w.later.Wait() })
+	cfg = node
+	cfg.ReplayWindow = max(cfg.ReplayWindow, time.Minute)
+	if err := w.useSeen(ctx, js, subject.Map{}, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, log
+}
+
+func claim(t *testing.T, cfg mesh.Config, by string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
+	defer cancel()
+	return cfg.Seen.Claim(ctx, "agent.one", "an-id-of-a-task", by)
+}
+
+// A bucket that exists, and does not answer while the worker starts, is asked until it answers.
+// Until then no id is taken for new: the worker that requires signatures refuses tasks.
+func TestTheReplayWindowIsAskedUntilItAnswers(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	outage := natstest.NewOutage(t, srv)
+	outage.RefuseFirst(2)
+	cfg, log := windowOf(t, outage.JetStream(t, natstest.Conn(t, srv)), mesh.Config{})
+	if cfg.Seen == nil {
+		t.Fatalf("ids are remembered by the process alone; the log is %s", log)
+	}
+	if holder, err := claim(t, cfg, "first"); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Errorf("before it has answered: holder %q, %v", holder, err)
+	}
+	if !strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("the log is %q", log)
+	}
+	natstest.Eventually(t, "the bucket is used", func() bool {
+		holder, err := claim(t, cfg, "second")
+		return err == nil && holder == "second"
+	})
+	outage.RefuseFirst(0)
+	if holder, err := claim(t, cfg, "third"); err != nil || holder != "second" {
+		t.Errorf("an id that was claimed: holder %q, %v", holder, err)
+	}
+}
+
+// A bucket that turns out to keep ids for a shorter time than the worker has to remember them proves
+// too little where signatures are required: a worker that learns it at its start does not start.
+func TestAReplayWindowThatIsFoundTooShort(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	outage := natstest.NewOutage(t, srv)
+	for _, mode := range []sign.Mode{sign.VerifyIfPresent, sign.Required} {
+		outage.RefuseFirst(1)
+		cfg, _ := windowOf(t, outage.JetStream(t, natstest.Conn(t, srv)), mesh.Config{ReplayWindow: time.Hour, Verifier: sign.Verifier{Mode: mode}})
+		if cfg.Seen == nil {
+			t.Fatal("ids are remembered by the process alone")
+		}
+		var short *WindowError
+		natstest.Eventually(t, "the bucket has answered", func() bool {
+			holder, err := claim(t, cfg, "first")
+			return errors.As(err, &short) || err == nil && holder == "first"
+		})
+		if (short != nil) != (mode == sign.Required) {
+			t.Errorf("signatures %v: %v", mode, short)
+		}
+	}
+}
+
+// A mesh without the bucket, without JetStream, or in which the worker may not ask for it, has no
+// replay window: nothing is asked again, and no task is refused.
+func TestAMeshWithoutAReplayWindow(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]natsd.Config{
+		"no JetStream": {},
+		"no bucket":    {JetStream: true},
+		"no permission": {JetStream: true, Users: []natsd.User{{Name: "worker", Password: "secret", Permissions: &natsd.Permissions{
+			Publish: natsd.Subjects{Deny: []string{"$JS.API.>"}}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, cfg), nats.UserInfo("worker", "secret")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			cfg, log := windowOf(t, js, mesh.Config{Verifier: sign.Verifier{Mode: sign.Required}})
+			if cfg.Seen != nil || !strings.Contains(log.String(), "level=INFO") {
+				t.Errorf("it is %v after %v; the log is %s", cfg.Seen, time.Since(began), log)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type Worker struct {
 	node      atomic.Pointer[mesh.Node]
 	refused   chan error // a permission violation that ends the worker
 	served    atomic.Bool
+	later     sync.WaitGroup // what goes on until the worker stops
 
 	again func(context.Context) bool // waits until the next attempt to publish templates that could not be published
 }
@@ -195,7 +197,7 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
 	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil) // nothing waits for the durable lane any more
+	defer func() { end(nil); w.later.Wait() }() // nothing waits for the durable lane any more
 	w.conn.Store(conn)
 	defer denial.Listen(conn, w.denied)()
 	node, js, err := w.newNode(ctx, conn)
