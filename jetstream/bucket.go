@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
@@ -225,8 +226,20 @@ func (b *kvBucket) newWatch(changed func(id string, e kvEntry)) *bucketWatch {
 	return &bucketWatch{b: b, changed: changed, known: map[string]reported{}, bounded: api.Bounded}
 }
 
+// knows says that the watch's caller has a record already.
+func (w *bucketWatch) knows(r Record) {
+	w.known[r.ID] = reported{r.Revision, r.Time.UnixNano()}
+	if r.Revision > w.end {
+		w.end, w.at = r.Revision, r.Time
+	}
+}
+
 func (w *bucketWatch) run(ctx context.Context, ready func()) error {
-	if err := w.anew(ctx); err != nil {
+	err := w.anew(ctx)
+	for errors.Is(err, errBehind) && pause.For(ctx, watchLook) {
+		err = w.anew(ctx)
+	}
+	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if ready != nil {

@@ -112,7 +112,17 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 // Watch fails at once if the bucket does not exist or may not be read, and later only
 // when the connection is closed for good.
 func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
-	return r.watch(ctx, func(id string, e kvEntry) { fn(id, e.value, e.gone) }, nil)
+	return r.WatchFrom(ctx, nil, fn)
+}
+
+// WatchFrom is Watch for a caller that knows the records that List has returned: it calls fn with
+// what has changed since, deletions included.
+func (r *Records) WatchFrom(ctx context.Context, list []Record, fn func(id string, record []byte, deleted bool)) error {
+	w := r.newWatch(func(id string, e kvEntry) { fn(id, e.value, e.gone) })
+	for _, known := range list {
+		w.knows(known)
+	}
+	return w.run(ctx, nil)
 }
 
 func recordOf(id string, e kvEntry) Record {

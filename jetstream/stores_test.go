@@ -379,6 +379,80 @@ func TestWatchSaysEveryChangeInOrder(t *testing.T) {
 	}
 }
 
+// Records that were listed, and have gone before they are watched, are reported; those that have not
+// changed are not.
+func TestWatchFromSaysWhatHasChangedSinceTheList(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	for _, id := range []string{"deleted", "purged", "changed", "stays", "purged.last"} {
+		put(t, keys, id, "old")
+	}
+	list, err := keys.List(testContext(t))
+	if err != nil || len(list) != 5 {
+		t.Fatal(list, err)
+	}
+	bucket, err := js.Stream(testContext(t), "KV_aee_keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, keys, "changed", "new")
+	put(t, keys, "later", "new")
+	if err := keys.Delete(testContext(t), "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"purged", "purged.last"} {
+		if err := bucket.Purge(testContext(t), natsjs.WithPurgeSubject("$KV.aee_keys."+subject.Escape(id))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &watched{now: map[string]string{}}
+	want := []string{"-deleted", "-purged", "-purged.last", "changed=new", "later=new"}
+	err = keys.WatchFrom(ctx, list, func(id string, value []byte, deleted bool) {
+		if w.change(id, value, deleted); len(w.said) == len(want) {
+			cancel()
+		}
+	})
+	if slices.Sort(w.said); err != nil || !slices.Equal(w.said, want) {
+		t.Errorf("said %q, want %q; %v", w.said, want, err)
+	}
+}
+
+// A list that was read before the bucket lost its last records ends no watch.
+func TestWatchFromOfABucketThatIsBehindTheList(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	put(t, keys, "stays", "old")
+	put(t, keys, "purged", "old")
+	list, err := keys.List(testContext(t))
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	bucket, err := js.Stream(testContext(t), "KV_aee_keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Purge(testContext(t), natsjs.WithPurgeSubject("$KV.aee_keys.purged")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said []string
+	err = keys.WatchFrom(ctx, list, func(id string, _ []byte, deleted bool) {
+		said = append(said, fmt.Sprint(id, " ", deleted))
+		cancel()
+	})
+	if err != nil || !slices.Equal(said, []string{"purged true"}) {
+		t.Errorf("said %q, %v", said, err)
+	}
+}
+
 // A watch that is stopped with many reports left frees everything.
 func TestWatchIsLeftInTheMiddle(t *testing.T) {
 	t.Parallel()

@@ -312,7 +312,7 @@ func (a *App) WatchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		for {
-			err := records.Watch(watch, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
+			err := records.WatchFrom(watch, list, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
 			if err == nil {
 				return
 			}

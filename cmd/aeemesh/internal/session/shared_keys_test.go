@@ -1,0 +1,96 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// onMessage is a log that calls a function when a message is logged.
+type onMessage struct {
+	slog.Handler
+	begins string
+	call   func()
+}
+
+func (h onMessage) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, h.begins) {
+		h.call()
+	}
+	return nil
+}
+
+func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
+
+// A shared key that is deleted after the list of keys was read, and before they are followed, is not
+// trusted, as one that is deleted later.
+func TestASharedKeyThatIsDeletedBeforeItIsFollowed(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
+	a := &App{}
+	js, m, err := a.Streams(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Map: m}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := a.SharedKeys(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(kid string, value []byte) {
+		t.Helper()
+		if _, err := records.Create(t.Context(), kid, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	share := func(kid string) {
+		t.Helper()
+		_, key, err := sign.NewKey(kid, sign.Ed25519, "human.ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := key.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := json.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(kid, value)
+	}
+	share("goes")
+	share("stays")
+	put("bad", []byte("no record"))
+	a.Log = slog.New(onMessage{begins: "the shared record of a key cannot be read", call: func() { // after the list
+		deletion := &nats.Msg{Subject: "$KV.aee_keys.goes", Header: nats.Header{"KV-Operation": {"DEL"}}}
+		if _, err := js.PublishMsg(t.Context(), deletion); err != nil {
+			t.Error(err)
+		}
+		share("last")
+	}})
+	ring := &sign.Ring{}
+	stop, err := a.WatchSharedKeys(t.Context(), conn, ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	natstest.Eventually(t, "the keys are followed", func() bool { _, known := ring.Lookup("last"); return known })
+	if _, known := ring.Lookup("stays"); !known {
+		t.Error("a key that stays is not trusted")
+	}
+	if _, known := ring.Lookup("goes"); known {
+		t.Error("a key that was deleted is trusted")
+	}
+}
