@@ -99,7 +99,8 @@ func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
 }
 
 // signedBy returns the key that proves a task's sender here; "" if the task is unsigned, or its
-// key is not known here or not valid now. A wrong signature is an error.
+// key is not known here or not valid now, a revoked one included: the platform could as well have left
+// the signature out. A wrong signature is an error.
 func (r *Receiver) signedBy(task *envelope.Envelope, now time.Time) (string, error) {
 	_, kid, ok := sign.Describe(task)
 	if !ok {
