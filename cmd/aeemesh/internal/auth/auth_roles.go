@@ -242,6 +242,10 @@ func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 		}
 		say("Start the worker with %s --journal %s.", start, f.journal)
 	}
+	if r.name == "worker" && !f.durable && f.replayScope == "auto" {
+		say("Each process remembers ids alone: this user may not use aee_seen, the replay window")
+		say("of the mesh. --replay-scope mesh prints what that needs.")
+	}
 	if r.inbox != "" {
 		say("Replies come under %s; --inbox-prefix %s names it where the entity does not.", r.inbox, r.inbox)
 	}
