@@ -252,8 +252,9 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 // checkTime refuses a task whose ts differs by more than the skew bound from the time at
 // which the server stored it. For a task that was to begin later, and for a dead
 // letter that an operator retries, that time may be long after ts, but not longer than
-// runs are kept, because the kept run is what refuses a second one. It is called for
-// tasks without a run only.
+// runs are kept, because the kept run is what refuses a second one. The sweep of a store
+// that is nearly full deletes ended runs earlier; a captured copy of such a task can then
+// be done again (docs/threat-model.md, "Replay"). It is called for tasks without a run only.
 func (ds *deliveries) checkTime(r *Run, retried bool) *envelope.Error {
 	skew := ds.host.node.cfg.Skew
 	if skew <= 0 {
