@@ -136,6 +136,14 @@ func (t *Tender) take() []*Lane {
 	return all
 }
 
+// asked reports whether a check of one of the lanes was requested since they were taken: mostly
+// because a run could not be checked for now. The next look then waits, as after one that failed.
+func (t *Tender) asked(lanes []*Lane) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(lanes, func(l *Lane) bool { _, again := t.unseen[l]; return again })
+}
+
 func (t *Tender) all() []*Lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,13 +191,15 @@ func (t *Tender) survey(ctx context.Context) {
 		})
 		forLanes(owners, func(l *Lane, owner string) { l.LookAfter(owner) })
 		forLanes(waiting, func(l *Lane, id string) { l.Wake(id) })
-		if err == nil {
+		switch {
+		case err != nil:
+			t.cfg.Log.Debug("waiting runs not listed yet", "err", err)
+			for _, l := range lanes {
+				t.CheckAll(l)
+			}
+		case !t.asked(lanes):
 			wait = first
 			continue
-		}
-		t.cfg.Log.Debug("waiting runs not listed yet", "err", err)
-		for _, l := range lanes {
-			t.CheckAll(l)
 		}
 		if !pause.For(ctx, wait) {
 			return

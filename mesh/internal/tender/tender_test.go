@@ -163,6 +163,44 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
+// A run that cannot be checked for now, because what it waits for cannot be read, has its lane asked
+// for again. The runs are then listed with growing pauses, as after a listing that failed.
+func TestRunsThatCannotBeCheckedAreNotListedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{Sweep: -1})
+		r.run("agent.a", "task-0001", aaif.RunAwaitingApproval, "")
+		l := r.lane("agent.a")
+		wakes, away := 0, true
+		l.Wake = func(string) {
+			if wakes++; away {
+				r.CheckAll(l)
+			}
+		}
+		r.Add(l)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if wakes < 6 || wakes > 15 {
+			t.Errorf("the run was checked %d times in a minute, want about a dozen", wakes)
+		}
+		away = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		was := wakes
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if wakes != was {
+			t.Errorf("checked %d times more after it could be", wakes-was)
+		}
+		r.CheckAll(l)
+		time.Sleep(surveySoon)
+		synctest.Wait()
+		if wakes != was+1 {
+			t.Errorf("a new request had it checked %d times", wakes-was)
+		}
+		r.Remove(l)
+	})
+}
+
 // A tender whose sweeps are switched off surveys the runs once, and does not check their owners.
 func TestSurveyWithoutSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
