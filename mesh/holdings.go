@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -32,6 +33,8 @@ type holdings struct {
 	ctx    context.Context
 	work   sched.Group // goroutines beside the agent's places
 	upkeep sched.Group // lease renewal and the other loops that an agent with tasks needs
+
+	unrenewed atomic.Bool // the leases were not renewed at their time, for lack of a connection
 
 	mu       sync.Mutex
 	renewing bool // renew runs

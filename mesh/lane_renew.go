@@ -76,6 +76,9 @@ func (hs *holdings) renew() {
 		select {
 		case <-soon.C:
 			hs.writeClaims()
+			if hs.unrenewed.Load() {
+				hs.renewLeases()
+			}
 			if hs.renewed() {
 				return
 			}
@@ -85,18 +88,7 @@ func (hs *holdings) renew() {
 			return
 		}
 		now := time.Now()
-		hs.mu.Lock()
-		for h := range hs.holds {
-			if h.tally.none() {
-				if !h.idle {
-					h.idle = true
-					hs.host.log.Error("the lease on a message without work is not renewed", "seq", h.Seq)
-				}
-				continue
-			}
-			_ = h.InProgress() // a lost renewal is made up for by the next one
-		}
-		hs.mu.Unlock()
+		hs.renewLeases()
 		again := hs.host.node.conn.Stats().Reconnects
 		stood := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > lease
 		for _, r := range hs.claimed() {
@@ -109,5 +101,27 @@ func (hs *holdings) renew() {
 			lease = next
 			tick.Reset(lease / 3)
 		}
+	}
+}
+
+// renewLeases renews the leases of the held messages with work. Without a connection it puts that
+// off until there is one: renewals of a long outage would fill the buffer of the connection, in which
+// replies to live tasks wait.
+func (hs *holdings) renewLeases() {
+	offline := hs.records.offline() != nil
+	if hs.unrenewed.Store(offline); offline {
+		return
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for h := range hs.holds {
+		if h.tally.none() {
+			if !h.idle {
+				h.idle = true
+				hs.host.log.Error("the lease on a message without work is not renewed", "seq", h.Seq)
+			}
+			continue
+		}
+		_ = h.InProgress() // a lost renewal is made up for by the next one
 	}
 }

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -51,6 +54,39 @@ func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 	if n := len(begun); n != 1 {
 		t.Errorf("the handler began %d times more", n)
 	}
+}
+
+// The buffer of a connection that is lost is for replies: renewals of leases do not fill it. They are
+// made up for soon after the connection is back, and not with the next one, before which the leases may end.
+func TestLeasesAreNotRenewedWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := t
+	t.Run("", func(t *testing.T) { // ends before the second server
+		w := &waiter{begun: make(chan *Run, 100), over: make(chan struct{})}
+		node, ctx := serveDurableOn(t, js, 10*time.Minute, Agent{Entity: "agent.x", Handler: w})
+		t.Cleanup(func() { close(w.over) })
+		if _, err := node.Submit(ctx, envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`)), client.SubmitOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		l := natstest.Within(t, "the task", w.begun).lane
+		srv.Close()
+		natstest.Eventually(t, "the connection is lost", func() bool { return !node.conn.IsConnected() })
+		const times = 1000
+		was := node.conn.Stats().OutMsgs
+		for range times {
+			l.renewLeases()
+		}
+		if n := node.conn.Stats().OutMsgs - was; n >= times {
+			t.Errorf("%d messages wait for the connection", n)
+		}
+		natstest.Restart(outer, srv)
+		natstest.Eventually(t, "the leases are renewed", func() bool { return !l.unrenewed.Load() })
+	})
 }
 
 // A worker that stood still, or was cut off, looks whether it still has its runs: the
