@@ -341,6 +341,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
+	cs.lane.waits.Remove(rec.ID.Run)
 	r.keep(c, rev)
 	r.wrote = true
 	t.claim()

@@ -119,3 +119,11 @@ func TestAForwardedCommandIsNotedWhenItIsQueued(t *testing.T) {
 // HoldersWatched is how many workers a node watches that have its live tasks; -1: nothing
 // runs to watch any.
 func HoldersWatched(n *Node) int { return n.holders.Watched() }
+
+// RunsWatched is how many parked runs a node watches.
+func RunsWatched(n *Node) (watched int) {
+	for _, h := range n.hosts.all() {
+		watched += h.durable.(*lane).waits.Len()
+	}
+	return watched
+}

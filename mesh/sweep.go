@@ -16,6 +16,7 @@ type sweep struct {
 	began   time.Time     // by the server's clock
 	settled time.Duration // the message of a younger record may not be stored yet
 	noted   map[string]bool
+	watched map[string]uint64 // runs that the worker watched when the sweep began, and that are not known to wait
 	queued  int
 }
 
@@ -32,13 +33,14 @@ func newTended(l *lane) *tender.Lane {
 }
 
 func (l *lane) sweep() *sweep {
-	return &sweep{lane: l, began: l.clock.now(), settled: 2 * l.queue.Lease()}
+	return &sweep{lane: l, began: l.clock.now(), settled: 2 * l.queue.Lease(), watched: l.waits.Watched()}
 }
 
 // run requeues a run if it needs it.
 func (s *sweep) run(ctx context.Context, rec state.Record) error {
 	l := s.lane
 	if l.ctx.Err() != nil || l.run(rec.ID.Run) != nil || l.clock.now().Sub(rec.Time) < s.settled {
+		delete(s.watched, rec.ID.Run)
 		return nil
 	}
 	h, err := rec.Header()
@@ -50,6 +52,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 		return nil
 	}
 	if h.Status == aaif.RunAwaitingApproval {
+		delete(s.watched, rec.ID.Run)
 		l.waits.check(rec.ID.Run) // an answer may have been missed while the connection was lost
 	}
 	if h.Work != 0 && run.Carried(h.Status) {
@@ -79,6 +82,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 func (s *sweep) done(complete bool) {
 	if complete {
 		s.commands.notes.Forget(s.noted, s.began.Add(-s.settled))
+		s.waits.Forget(s.watched) // they have ended, or no longer wait: only the worker that did that knew
 	}
 	if s.queued > 0 {
 		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -109,5 +111,51 @@ func TestARunThatChangesAsItIsWokenWakes(t *testing.T) {
 	r.answer(client, ask, `{"ok":true}`)
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
 		t.Errorf("result %v, %v", show(reply), err)
+	}
+}
+
+// A run that waits for a person is watched by all workers. After its cancel the worker that cancelled it
+// watches it no more, and the others do so until their next sweep; a run that still waits stays watched.
+func TestACancelledRunIsWatchedNoMore(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for name, sweeps := range map[string][]time.Duration{"the only worker": {-1}, "two workers": {200 * time.Millisecond, 200 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t).shortLeases()
+			client, workers := r.client(), []*mesh.Node(nil)
+			for _, every := range sweeps {
+				node := r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = every })
+				workers = append(workers, node)
+				r.serve(node, mesh.Agent{Handler: asking{people: []string{bob}}})
+			}
+			task, other := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			r.submit(client, other)
+			watched := func(n int) {
+				t.Helper()
+				for i, node := range workers {
+					eventually(t, fmt.Sprintf("worker %d watches %d runs", i, n), func() bool { return mesh.RunsWatched(node) == n })
+				}
+			}
+			watched(2)
+			<-time.After(3 * time.Second) // the check that follows the start of a watch is over
+			watched(2)
+			r.command(client, intents.CancelTask{ID: task.ID})
+			watched(1)
+			asks, err := client.PersonTasks(ctxFor(t), bob)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ask := range asks {
+				if ask.Task.ReplyTo == other.ID {
+					r.answer(client, ask, `{"ok":true}`)
+				}
+			}
+			if _, err := r.result(client, other); err != nil {
+				t.Error(err)
+			}
+			watched(0)
+		})
 	}
 }

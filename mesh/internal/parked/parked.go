@@ -145,6 +145,29 @@ func (w *Runs) Remove(run string) {
 	delete(w.runs, run)
 }
 
+// Watched returns the runs that are watched, and the revisions of their records.
+func (w *Runs) Watched() map[string]uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	runs := make(map[string]uint64, len(w.runs))
+	for run, s := range w.runs {
+		runs[run] = s.rev
+	}
+	return runs
+}
+
+// Forget removes runs that are still watched at these revisions.
+func (w *Runs) Forget(runs map[string]uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for run, rev := range runs {
+		if s := w.runs[run]; s != nil && s.rev == rev {
+			s.stop()
+			delete(w.runs, run)
+		}
+	}
+}
+
 // Len returns how many runs are watched.
 func (w *Runs) Len() int {
 	w.mu.Lock()
