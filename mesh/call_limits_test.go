@@ -342,3 +342,51 @@ func TestACallThatWasSentNeedsNoBudget(t *testing.T) {
 		})
 	}
 }
+
+// A call that was open when an attempt failed stays in the run's record. The next attempt sends another
+// task under the same key, and that is counted, and needs the tree's budget.
+func TestACallOfTheNextAttemptIsCounted(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	counters := r.counting()
+	cfg := mesh.Config{Counters: counters, Tree: mesh.TreeLimits{MaxTasks: 20}}
+	hops := make(chan *mesh.Task, 2)
+	r.serve(r.lane(cfg), mesh.Agent{Entity: helper, Concurrency: 2, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if hops <- task; string(task.Envelope.Payload) == `{"attempt":1}` {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return json.RawMessage(`{}`), nil
+	})})
+	r.hears(helper)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	attempt, first := 0, make(chan *mesh.Task, 1)
+	r.serve(r.lane(cfg), mesh.Agent{Entity: lead, Retry: mesh.RetryPolicy{Max: 1, Base: 1}, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		attempt++
+		call := func(ctx context.Context) error {
+			_, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: json.RawMessage(fmt.Sprintf(`{"attempt":%d}`, attempt))})
+			return err
+		}
+		if attempt > 1 {
+			return json.RawMessage(`{}`), call(ctx)
+		}
+		open := context.WithoutCancel(ctx)
+		calls.Go(func() { _ = call(open) })
+		first <- <-hops
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "not now")
+	})})
+	client, task := r.client(), newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	hop := within(t, "the first attempt", first)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	tree := hop.Counters()[0]
+	total, err := counters.Add(ctxFor(t), 0, tree.Owner, mesh.CountTasks, tree.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "tasks of the tree", total, int64(2))
+	equal(t, "calls that reached the helper", len(hops), 1)
+}

@@ -50,8 +50,9 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	if was == nil && digest != "" {
 		o.digests = []string{digest}
 	}
+	recorded := slices.ContainsFunc(o.Run.openCalls(o.c.Key), func(c state.Call) bool { return c.ID == task.ID }) // those of earlier attempts have other ids
 	again := o.Run.Record.markSent(task.ID)
-	if err := o.begin(ctx, was == nil && !again && len(o.Run.openCalls(o.c.Key)) == 0); err != nil {
+	if err := o.begin(ctx, was == nil && !again && !recorded && !o.counted); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, until)

@@ -31,6 +31,7 @@ type outgoing struct {
 	c *Call
 	a *Answer // nil until the call's task is known
 
+	counted bool     // as a task of the tree
 	digests []string // of the durable task that is sent; nil: none is, or it has no digest
 }
 
@@ -161,7 +162,7 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 	}
 	var counted bounds.Counted
 	if first {
-		counted = o.Tree.CountTask()
+		counted, o.counted = o.Tree.CountTask(), true
 		runtime.Gosched() // the request to the counters goes out before the write is encoded
 	}
 	sent := o.Run != nil && o.Run.names(o.c.Key, o.a.TaskID)
