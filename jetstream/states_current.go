@@ -64,6 +64,7 @@ type bucketFacts struct {
 	read    time.Time
 	single  bool // it is known to have a single replica
 	replies bool // it captures the subjects of replies, as far as is known
+	age     time.Duration
 }
 
 // factsFor is how long the facts are cached.
@@ -82,9 +83,16 @@ func (s *States) facts(ctx context.Context) (bucketFacts, error) {
 	case errors.Is(err, natsjs.ErrStreamNotFound):
 		return bucketFacts{}, err
 	}
-	read := bucketFacts{time.Now(), err == nil && info.Config.Replicas == 1, err != nil || slices.Contains(info.Config.Subjects, s.replySub+">")}
+	read := bucketFacts{time.Now(), err == nil && info.Config.Replicas == 1, err != nil || slices.Contains(info.Config.Subjects, s.replySub+">"), info.Config.MaxAge}
 	s.bucket.Store(&read)
 	return read, nil
+}
+
+// MaxAge returns how long the bucket keeps a record that no other replaces; 0: for ever, or it is not
+// known. It asks the server once a minute.
+func (s *States) MaxAge(ctx context.Context) time.Duration {
+	bucket, _ := s.facts(ctx)
+	return bucket.age
 }
 
 // Absent reports whether no record of a run is stored. It is for a worker that receives a

@@ -203,6 +203,19 @@ type absenceChecker interface {
 	Absent(ctx context.Context, id state.ID) bool
 }
 
+// An ager is a store that removes records by their age.
+type ager interface {
+	MaxAge(ctx context.Context) time.Duration
+}
+
+// maxAge returns how long the store keeps a record that no other replaces; 0: for ever, or it is not known.
+func (s *records) maxAge(ctx context.Context) time.Duration {
+	if a, ok := s.states.(ager); ok {
+		return a.MaxAge(ctx)
+	}
+	return 0
+}
+
 // A replier is a store that keeps the replies of runs beside their records.
 type replier interface {
 	Replies(ctx context.Context) bool

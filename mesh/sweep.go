@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -108,7 +109,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	}
 	switch need, why := run.Needs(c, l.clock.now()); need {
 	case run.NeedsNothing:
-		return false, nil
+		return false, l.keepParked(ctx, rec, c)
 	case run.NeedsNotes:
 		return false, l.commands.renewNotes(ctx, rec, c)
 	case run.NeedsWake:
@@ -120,4 +121,20 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		rec.Revision = rev
 	}
 	return l.records.requeue(ctx, c, rec.Revision)
+}
+
+// keepParked writes the record of a parked run again that has half the age at which the store removes
+// it: the run's deadline, which may be later, must find it. It does nothing for other runs.
+func (l *lane) keepParked(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
+	if s := c.Doc.Status; s != aaif.RunPaused && s != aaif.RunAwaitingApproval || c.Mesh.Deadline.IsZero() {
+		return nil
+	}
+	age := l.records.maxAge(ctx)
+	if age == 0 || l.clock.now().Sub(rec.Time) < age/2 {
+		return nil
+	}
+	if _, _, err := l.records.put(ctx, rec.ID, rec.Revision, c); !errors.Is(err, state.ErrChanged) {
+		return err
+	}
+	return nil // another worker has written it, or a command
 }

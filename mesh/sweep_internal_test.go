@@ -3,14 +3,18 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -82,5 +86,40 @@ func TestTheSweepLeavesATaskThatIsTriedAgainLaterAlone(t *testing.T) {
 	}
 	if n, err := swept(ctx, r.lane, r.id); n != 0 || err != nil {
 		t.Errorf("the sweep has queued %d, %v", n, err)
+	}
+}
+
+// The server removes the record of a run at the age of the bucket, which may be less than what the run
+// has time for. The sweep writes the record of a paused run again before that, so that the run's deadline
+// ends it, with an answer.
+func TestAPausedRunOutlivesTheAgeOfItsRecord(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	const age, timeout = 6 * time.Second, 9 * time.Second
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, ctx := serveDurableOn(t, js, 300*time.Millisecond, Agent{Entity: "agent.x", Handler: HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) {
+		return nil, errors.New("it is paused")
+	})}, func(cfg *Config) {
+		if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxAge: age}}}); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Durable.Sweep, cfg.Durable.MaxTimeout = 200*time.Millisecond, timeout
+	})
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
+	if _, err := node.Command(ctx, "agent.x", intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Submit(ctx, task, client.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	follow, cancel := context.WithTimeout(ctx, timeout+20*time.Second)
+	defer cancel()
+	reply, err := node.Result(follow, task.To, task.ID, client.ResultOptions{Follow: true})
+	var problem *envelope.Error
+	if !errors.As(err, &problem) || problem.Code != envelope.CodeTimeout || reply == nil {
+		t.Errorf("%+v, %v; want %s", reply, err, envelope.CodeTimeout)
 	}
 }
