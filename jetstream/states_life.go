@@ -29,6 +29,12 @@ func noteOf(data []byte, life time.Duration) Note {
 	return Note{Status: h.Status, Work: h.Work, Header: &h, TTL: life}
 }
 
+// lifeOf returns the time to live of a message, 0 if it has none of its own.
+func lifeOf(h nats.Header) time.Duration {
+	seconds, _ := strconv.ParseUint(h.Get(natsjs.MsgTTLHeader), 10, 32) // as headers writes it
+	return time.Duration(seconds) * time.Second
+}
+
 // swappedOver returns the sequence that the server compared at a write: it stores a
 // message with this header only if that was the last sequence of its subject. The header
 // is stored with the message, so an old message cannot be replayed with the sequence of

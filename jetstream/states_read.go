@@ -73,6 +73,7 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 // that. With an error it returns what the message itself holds.
 func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.last, Time: m.Time, Replied: m.replied, Corr: m.Header.Get(HeaderCorr)}
+	r.TTL = lifeOf(m.Header)
 	r.Over, r.Swapped = swappedOver(m.Header, s.pattern(stateKey(id)))
 	if _, reply := s.keyOf(m.Subject); reply {
 		if r.End = endOf(m.Header); r.End == nil {

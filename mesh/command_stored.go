@@ -97,7 +97,7 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 			} else if again {
 				continue
 			}
-			if err = cs.note(ctx, id, 0, nil, o); err == nil {
+			if err = cs.note(ctx, id, state.Record{}, nil, o); err == nil {
 				out.Did(id.Run, "noted")
 				return out
 			}
@@ -183,7 +183,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		if !o.Precedes(m.Noted) {
 			return out, false, nil
 		}
-		if err := cs.note(ctx, rec.ID, rec.Revision, c, o); err != nil {
+		if err := cs.note(ctx, rec.ID, rec, c, o); err != nil {
 			return out, errors.Is(err, state.ErrChanged), err
 		}
 		out.Did(rec.ID.Run, "noted")

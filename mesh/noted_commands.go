@@ -1,11 +1,13 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/state"
@@ -14,8 +16,9 @@ import (
 // A command for a task that has not begun is noted (internal/orders): stored in a record that the
 // worker reads when it begins the task.
 
-// note stores a command for a task that has not begun.
-func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *orders.Order) error {
+// note stores a command for a task that has not begun. rec is the record with the commands that are
+// noted already, and c its checkpoint; nil: there are none.
+func (cs *commands) note(ctx context.Context, id state.ID, rec state.Record, c *state.Checkpoint, o *orders.Order) error {
 	if c == nil {
 		c = state.New(cs.host.Entity, o.ID, cs.host.AgentID)
 		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
@@ -24,15 +27,22 @@ func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state
 	if added, err := cs.notes.Add(c, o, cs.host.Entity, now); err != nil || !added {
 		return err
 	}
-	life := orders.NoteTTL
-	if due, ok := cs.scheduled(ctx, c.Mesh.TaskID); ok {
-		life += max(0, due.Sub(now))
+	due, err := cs.scheduled(ctx, c.Mesh.TaskID)
+	if err != nil && cs.records.temporary(err) {
+		return envelope.Errorf(envelope.CodeUnavailable, "it is not known for now whether the task is scheduled, and for how long the command must be kept: %w", err)
 	}
-	return cs.putNotes(ctx, id, prev, c, life)
+	return cs.putNotes(ctx, id, rec, c, due)
 }
 
-func (cs *commands) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
-	_, _, err := cs.records.putNoted(ctx, id, prev, c, jetstream.Note{TTL: life})
+// putNotes stores c in place of rec, until [orders.NoteTTL] from now, or from the time due if that is
+// later, and not for a shorter time than rec: when c expires, rec would be the current record again.
+func (cs *commands) putNotes(ctx context.Context, id state.ID, rec state.Record, c *state.Checkpoint, due time.Time) error {
+	now := cs.clock.now()
+	life := orders.NoteTTL + max(0, due.Sub(now))
+	if rec.TTL > 0 { // the store keeps whole seconds
+		life = max(life, rec.Time.Add(rec.TTL).Sub(now)+time.Second)
+	}
+	_, _, err := cs.records.putNoted(ctx, id, rec.Revision, c, jetstream.Note{TTL: life})
 	if err == nil {
 		now := cs.clock.now()
 		cs.notes.Count(id.Run, c.Mesh.Noted, now, now.Add(life))
@@ -40,38 +50,46 @@ func (cs *commands) putNotes(ctx context.Context, id state.ID, prev uint64, c *s
 	return err
 }
 
-// scheduled returns when a scheduled task is due.
-func (cs *commands) scheduled(ctx context.Context, taskID string) (due time.Time, ok bool) {
+// scheduled returns when a scheduled task is due, zero if the task is not scheduled. A replica that
+// lags behind may not find it: see renewNotes. An error says that it is not known.
+func (cs *commands) scheduled(ctx context.Context, taskID string) (due time.Time, err error) {
 	if taskID == "" {
-		return due, false
+		return due, nil
 	}
 	s, err := cs.cfg.Queue.FindScheduled(ctx, cs.host.Entity, taskID)
-	return s.Due, err == nil
+	switch {
+	case err == nil:
+		return s.Due, nil
+	case cs.records.temporary(err), errors.Is(err, jetstream.ErrDenied):
+		return due, err
+	}
+	return due, nil // there is none, or what is there is no task
 }
 
-// renewNotes rewrites a record of noted commands that is about to expire, while the queue may
-// hold its task. That is so while the queue has a message that is older than the last noted
+// renewNotes rewrites a record of noted commands that is about to expire, while its task is scheduled
+// or the queue may hold it. The queue may while it has a message that is older than the last noted
 // command, or one that is not acknowledged.
 func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
-	now, noted, until := cs.clock.now(), c.Mesh.Noted, rec.Time.Add(orders.NoteTTL)
-	old := now.Sub(rec.Time) >= orders.NoteTTL/2
-	due, scheduled := time.Time{}, false
-	if old {
-		if due, scheduled = cs.scheduled(ctx, c.Mesh.TaskID); scheduled {
-			until = due.Add(orders.NoteTTL)
+	now, noted := cs.clock.now(), c.Mesh.Noted
+	life := cmp.Or(rec.TTL, orders.NoteTTL)
+	if age := cs.records.maxAge(ctx); age > 0 {
+		life = min(life, age)
+	}
+	until := rec.Time.Add(life)
+	cs.notes.Count(rec.ID.Run, noted, now, until)
+	if until.Sub(now) > orders.NoteTTL/2 || len(noted) == 0 {
+		return nil
+	}
+	due, err := cs.scheduled(ctx, c.Mesh.TaskID)
+	if due.IsZero() {
+		h := cs.queue.Health()
+		held := err != nil || h.Unacked > 0 || !h.Oldest.IsZero() && !h.Oldest.After(noted[len(noted)-1].At)
+		if !held || now.Sub(noted[0].At) > orders.NoteMost {
+			return nil
 		}
 	}
-	cs.notes.Count(rec.ID.Run, noted, now, until)
-	if !old || scheduled || len(noted) == 0 || now.Sub(noted[0].At) > orders.NoteMost {
-		return nil
+	if err := cs.putNotes(ctx, rec.ID, rec, c, due); !errors.Is(err, state.ErrChanged) {
+		return err
 	}
-	h := cs.queue.Health()
-	if h.Unacked == 0 && (h.Oldest.IsZero() || h.Oldest.After(noted[len(noted)-1].At)) {
-		return nil
-	}
-	err := cs.putNotes(ctx, rec.ID, rec.Revision, c, orders.NoteTTL)
-	if errors.Is(err, state.ErrChanged) {
-		return nil
-	}
-	return err
+	return nil
 }

@@ -33,6 +33,10 @@ type Record struct {
 	Over    uint64
 	Swapped bool
 
+	// TTL is how long the store keeps the record unless another replaces it; 0: as long as it
+	// keeps others.
+	TTL time.Duration
+
 	// Replied says that the store has the run's reply, too, which ends the run: see
 	// the store's Reply. Revision is the reply's then.
 	Replied bool

@@ -1,0 +1,162 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// noting is an agent that gets commands for a task that has not begun.
+type noting struct {
+	*testing.T
+	ctx  context.Context
+	js   natsjs.JetStream
+	node *Node
+	l    *lane
+	task *envelope.Envelope
+}
+
+func newNoting(t *testing.T) *noting {
+	t.Helper()
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, ctx := serveDurableOn(t, js, 0, Agent{Entity: "agent.x", Handler: HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) { return nil, nil })})
+	n := &noting{T: t, ctx: ctx, js: js, node: node, task: envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))}
+	natstest.Eventually(t, "the agent is served", func() bool {
+		for _, h := range node.hosts.all() {
+			n.l = h.durable.(*lane)
+		}
+		return n.l != nil
+	})
+	return n
+}
+
+func (n *noting) apply(intent string) orders.Outcome {
+	o := &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intent, From: "human.ada", ID: n.task.ID, Durable: true}}
+	return n.l.commands.applyStored(n.ctx, o, false, nil)
+}
+
+func (n *noting) note(intent string) {
+	n.Helper()
+	if out := n.apply(intent); !out.Done || out.Status != "noted" {
+		n.Fatalf("%s: %+v", intent, out)
+	}
+}
+
+func (n *noting) schedule() (due time.Time) {
+	n.Helper()
+	stored, err := n.node.Submit(n.ctx, n.task, client.SubmitOptions{At: time.Now().Add(time.Hour)})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return stored.Due
+}
+
+func (n *noting) record() state.Record {
+	n.Helper()
+	rec, err := n.l.cfg.States.Get(n.ctx, state.ID{Entity: "agent.x", Run: state.RunID("agent.x", n.task.ID)})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return rec
+}
+
+// sweeps renews the note, and returns its record.
+func (n *noting) sweeps() state.Record {
+	n.Helper()
+	rec := n.record()
+	c, err := n.l.records.read(rec)
+	if err == nil {
+		err = n.l.commands.renewNotes(n.ctx, rec, c)
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+	return n.record()
+}
+
+// later sets the lane's clock ahead.
+func (n *noting) later(d time.Duration) {
+	n.l.clock.last.Store(&reading{n.l.clock.now().Add(d), time.Now(), 0})
+}
+
+// A command may come before its task is scheduled. Its note is then written again before it expires.
+func TestANoteIsKeptForATaskThatIsScheduledAfterIt(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	n.note(intents.TaskCancel)
+	due := n.schedule()
+	first := n.record()
+	if now := n.sweeps(); now.Revision != first.Revision || now.TTL != orders.NoteTTL {
+		t.Errorf("a new note is written again, with %v", now.TTL)
+	}
+	n.later(8 * time.Minute)
+	now := n.sweeps()
+	if least := due.Add(orders.NoteTTL).Sub(n.l.clock.now()); now.Revision == first.Revision || now.TTL < least.Truncate(time.Second) || now.TTL > least+time.Minute {
+		t.Errorf("after 8 minutes the note has revision %d (before: %d) and is kept for %v, want %v", now.Revision, first.Revision, now.TTL, least)
+	}
+	if again := n.sweeps(); again.Revision != now.Revision {
+		t.Error("the note is written with each sweep")
+	}
+}
+
+// An earlier note becomes the current one again when a later one expires. So a later note is kept for
+// as long, also if the task is not found in the schedule at that moment.
+func TestALaterNoteIsKeptAsLongAsAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	due := n.schedule()
+	n.note(intents.TaskPause)
+	first := n.record()
+	if err := n.l.cfg.Queue.Unschedule(n.ctx, "agent.x", n.task.ID); err != nil { // as if a replica lagged behind
+		t.Fatal(err)
+	}
+	n.later(10 * time.Second)
+	n.note(intents.TaskCancel)
+	if now := n.record(); now.Time.Add(now.TTL).Before(first.Time.Add(first.TTL).Add(-11 * time.Second)) {
+		t.Errorf("the task is due in %v, and the notes are kept for %v and then %v", time.Until(due), first.TTL, now.TTL)
+	}
+}
+
+// While it cannot be read whether a task is scheduled, no command is noted for it: the note might expire
+// before the task begins. A note that there is is kept.
+func TestACommandIsRefusedWhileTheScheduleCannotBeRead(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	n.note(intents.TaskPause)
+	first := n.record()
+	s, err := n.js.Stream(n.ctx, jetstream.StreamSchedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.AllowDirect = false // then it answers as one that no replica answers for
+	if _, err := n.js.UpdateStream(n.ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if out := n.apply(intents.TaskCancel); out.Done || out.Refused == nil || out.Refused.Code != envelope.CodeUnavailable || !out.Refused.Retryable {
+		t.Errorf("%+v, want %s", out, envelope.CodeUnavailable)
+	}
+	if now := n.record(); now.Revision != first.Revision {
+		t.Error("the command is stored")
+	}
+	n.later(8 * time.Minute)
+	if now := n.sweeps(); now.Revision == first.Revision || now.TTL < orders.NoteTTL {
+		t.Errorf("after 8 minutes the note has revision %d (before: %d), and is kept for %v", now.Revision, first.Revision, now.TTL)
+	}
+}
