@@ -77,7 +77,7 @@ func TestWhatNobodyHasBegunIsSentAgain(t *testing.T) {
 			return string(reply.Payload), nil
 		},
 		"text": func(n *mesh.Node, told func(int, time.Duration, *envelope.Error)) (string, error) {
-			answer, err := n.AskRetrying(t.Context(), reviewer, "hi", 2, told)
+			answer, err := n.AskRetrying(t.Context(), reviewer, "hi", mesh.SendOptions{Retries: 2, OnRetry: told})
 			return `{"text":"` + answer + `"}`, err
 		},
 	} {

@@ -241,8 +241,10 @@ func TestTheReceiverOfADelegatedTaskIsItsHolder(t *testing.T) {
 	line, nc := r.cord()
 	r.serve(r.nodeOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Entity: "agent.second", Handler: second})
 	task := patient(`{}`)
-	sent := sending(t, r.node(mesh.Config{Entity: ada}), task, mesh.SendOptions{})
+	told := make(chan struct{}, 8)
+	sent := sending(t, r.node(mesh.Config{Entity: ada}), task, mesh.SendOptions{OnHolder: func() { told <- struct{}{} }})
 	equal(t, "the first holder", holderOn(t, inboxes)[0], reviewer)
+	within(t, "word of the first holder", told)
 	first.open()
 	var named []string
 	for len(named) < 2 {
@@ -252,6 +254,8 @@ func TestTheReceiverOfADelegatedTaskIsItsHolder(t *testing.T) {
 		}
 	}
 	equal(t, "then", named, []string{"-", "agent.second"})
+	within(t, "word of the delegation", told)
+	within(t, "word of the second holder", told)
 	line.sever()
 	gone(t, "the task", within(t, "the task", sent).err)
 }

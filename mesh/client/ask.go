@@ -20,23 +20,22 @@ import (
 // the agent answers with an error, Ask returns an *[envelope.Error]. It fails if the client
 // requires signatures, because plain text has none.
 func (c *Client) Ask(ctx context.Context, entity, text string) (string, error) {
-	return c.AskRetrying(ctx, entity, text, 0, nil)
+	return c.AskRetrying(ctx, entity, text, SendOptions{})
 }
 
-// AskRetrying is Ask with retries as in [SendOptions].Retries. told, if not nil, is called
-// before each retry.
-func (c *Client) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
+// AskRetrying is Ask with retries. It uses Retries, OnRetry and OnHolder of opts.
+func (c *Client) AskRetrying(ctx context.Context, entity, text string, opts SendOptions) (answer string, err error) {
 	if PublishesTo(entity) {
 		return "", Unserved(entity)
 	}
-	err = sender.Retrying(ctx, retries, told, func(int) (err error) {
-		answer, err = c.askOnce(ctx, entity, text)
+	err = sender.Retrying(ctx, opts.Retries, opts.OnRetry, func(int) (err error) {
+		answer, err = c.askOnce(ctx, entity, text, opts.OnHolder)
 		return err
 	})
 	return answer, err
 }
 
-func (c *Client) askOnce(ctx context.Context, entity, text string) (string, error) {
+func (c *Client) askOnce(ctx context.Context, entity, text string, onHolder func()) (string, error) {
 	to, err := c.s.Subjects.Ask(entity)
 	if err != nil {
 		return "", err
@@ -62,7 +61,7 @@ func (c *Client) askOnce(ctx context.Context, entity, text string) (string, erro
 		c.s.Replies.Close(x)
 	}()
 	c.s.Replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
-	answer, err := c.s.Holders.Await(ctx, x, "", &holder)
+	answer, err := c.s.Holders.Await(ctx, x, "", &holder, onHolder)
 	if err != nil {
 		return "", fault.ForPeer(sender.Failure(&envelope.Envelope{To: entity}, err))
 	}

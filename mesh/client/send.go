@@ -35,6 +35,10 @@ type SendOptions struct {
 	Retries int
 	// OnRetry, if set, is called before each retry.
 	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
+	// OnHolder, if set, is called when the worker that has the task names itself, and when such a
+	// worker has delegated the task. From then on Send itself notices the death of that worker, or
+	// of the receiver's that names itself next.
+	OnHolder func()
 	// NoCancel leaves the task running when ctx ends. By default Send then cancels the task,
 	// unless the agent ends it by then: see requires.timeout_ms.
 	NoCancel bool
@@ -95,7 +99,7 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 		return nil, err
 	}
 	c.s.Journal.Sent(task.ID, *buf, opts.CBOR)
-	reply, err := c.s.Exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
+	reply, err := c.s.Exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, sender.Hooks{Stream: opts.OnStream, Holder: opts.OnHolder})
 	if err != nil && reply == nil {
 		switch {
 		case opts.NoCancel:

@@ -73,8 +73,9 @@ type holderRound struct {
 
 // Await returns the next message to an exchange that is not a holder's. task is the id of
 // the task that the exchange is about, "" if the sender does not know it. with is the
-// ping subject of the holder that is watched for the exchange.
-func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *string) (*nats.Msg, error) {
+// ping subject of the holder that is watched for the exchange. told, if not nil, is called
+// for each message of a holder.
+func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *string, told func()) (*nats.Msg, error) {
 	for {
 		msg, err := x.Wait(ctx)
 		if err != nil {
@@ -89,6 +90,9 @@ func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *
 		}
 		hs.Leave(*with, x)
 		*with = hs.join(h, x)
+		if told != nil {
+			told()
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *Sender) RequestControl(ctx context.Context, e *envelope.Envelope, wait 
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return s.Exchange(ctx, time.Now().Add(wait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
+	return s.Exchange(ctx, time.Now().Add(wait), e, rpc.Request{To: to, Header: header, Data: body}, Hooks{})
 }
 
 // CancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if

@@ -15,11 +15,17 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
+// Hooks are called during an exchange with what comes before the terminal envelope. Each may be nil.
+type Hooks struct {
+	Stream func(*envelope.Envelope) error // for each stream envelope
+	Holder func()                         // a worker has named itself as the task's holder, or has delegated the task
+}
+
 // Exchange sends a task and waits for its terminal envelope. If what.Stream is set, stream
-// envelopes may come before it; onStream gets them, nil drops them. An envelope whose number is
+// envelopes may come before it; hooks.Stream gets them, nil drops them. An envelope whose number is
 // not the highest so far is dropped: it arrived late, for example from an agent that has delegated
 // the task, or twice.
-func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
+func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, hooks Hooks) (*envelope.Envelope, error) {
 	x, err := s.Replies.Open(what.To, what.Stream, deadline)
 	if err != nil {
 		return nil, err
@@ -35,7 +41,7 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 	var stray error        // error of the last reply to another task on this reply subject
 	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
-		answer, err := s.Holders.Await(ctx, x, task.ID, &holder)
+		answer, err := s.Holders.Await(ctx, x, task.ID, &holder, hooks.Holder)
 		switch {
 		case err == nil:
 		case nameless != nil && errors.Is(err, context.DeadlineExceeded):
@@ -76,7 +82,7 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 			}
 			return reply, nil
 		}
-		if onStream == nil {
+		if hooks.Stream == nil {
 			seen--
 			continue // the caller did not request a stream
 		}
@@ -87,7 +93,7 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 		} else if n > 0 {
 			number = n
 		}
-		if err := onStream(reply); err != nil {
+		if err := hooks.Stream(reply); err != nil {
 			s.CancelSent(task)
 			return nil, err
 		}

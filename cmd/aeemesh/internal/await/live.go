@@ -24,64 +24,91 @@ import (
 // whether the entity has a worker.
 const askAfter = 3 * time.Second
 
-// How often to check whether the workers that may have the task are still
-// running, and after how many failed checks they count as gone: a worker that
-// is disconnected for a moment comes back and answers.
+// When to check whether the workers that may have the task are still running, and after how
+// many failed checks they count as gone: a worker that is disconnected for a moment comes
+// back and answers.
 const (
 	firstLook = 100 * time.Millisecond // the first check: a task that takes longer is not a quick one
-	goneLook  = 3 * time.Second
+	goneLook  = 3 * time.Second        // from one check to the next
 	goneAfter = 3
 )
 
-// Watch watches over a command that waits for an answer. It prints a warning
-// if no worker of the entity announces itself: NATS reports a subject without
-// subscribers at once, but a program that only watches the subject counts as a
+// Watch watches over a command that sends a live task with opts, which it extends, and waits for
+// the answer. It prints a warning if no worker of the entity announces itself: NATS reports a
+// subject without subscribers at once, but a program that only watches the subject counts as a
 // subscriber. It ends the wait in three cases: all workers that ran when the
 // task was sent are gone, so that none can answer; the subject has no
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
-func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+//
+// The workers are those of one attempt: a task that is sent again is watched anew. When a worker
+// has named itself as the task's holder, the node watches it, also after a delegation, and the
+// workers of the entity do not matter any more.
+func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string, opts *mesh.SendOptions) (_ context.Context, stop func()) {
+	return watch(ctx, a, node, entity, opts, goneLook)
+}
+
+// watch is Watch with the time from one check to the next.
+func watch(ctx context.Context, a *session.App, node *mesh.Node, entity string, opts *mesh.SendOptions, look time.Duration) (_ context.Context, stop func()) {
 	ctx, end := workers.UntilRefused(ctx, node.Conn(), entity)
 	ctx, cancel := context.WithCancelCause(ctx)
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		var had []mesh.Instance // the workers that may have the task
-		missing := 0            // checks in a row that found none of them
-		for since, next := time.Now(), time.Now().Add(firstLook); pause.For(ctx, 100*time.Millisecond); {
-			if time.Now().Before(next) {
-				continue
+	leave := func() {} // ends the watch of the last attempt
+	begin := func(after time.Duration) {
+		leave()
+		during, over := context.WithCancel(ctx)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if pause.For(during, after) && untilGone(during, a, node, entity, look) {
+				cancel(allGone(entity))
 			}
-			next = time.Now().Add(goneLook)
-			found, err := node.Workers(ctx, entity, time.Second)
-			switch {
-			case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
-			case had == nil && len(found) == 0 && time.Since(since) < askAfter:
-				next = since.Add(askAfter)
-			case had == nil && len(found) == 0 && noSubscriber(ctx, node, entity):
-				if missing++; missing >= goneAfter {
-					cancel(allGone(entity))
-					return
-				}
-			case had == nil && len(found) == 0:
-				a.Term.Warn("no worker announces itself as %s now: the worker that took the task is unreachable, or it is a program that does not announce itself; still waiting", entity)
-				next = time.Now().Add(24 * time.Hour) // the warning is printed once
-			case had == nil:
-				had = found
-			case slices.ContainsFunc(found, func(i mesh.Instance) bool { return isOneOf(i, had) }):
-				missing = 0
-			default:
-				if missing++; missing >= goneAfter {
-					cancel(allGone(entity))
-					return
-				}
-			}
+		})
+		leave = func() { over(); wait.Wait() }
+	}
+	retry := opts.OnRetry
+	opts.OnRetry = func(attempt int, wait time.Duration, why *envelope.Error) {
+		begin(wait)
+		if retry != nil {
+			retry(attempt, wait, why)
 		}
-	})
+	}
+	opts.OnHolder = func() { leave() }
+	begin(0)
 	return ctx, func() {
+		leave()
 		cancel(nil)
-		wait.Wait()
 		end()
 	}
+}
+
+// untilGone returns true when no worker can have the task any more that is sent to the entity now,
+// and false when ctx ends.
+func untilGone(ctx context.Context, a *session.App, node *mesh.Node, entity string, look time.Duration) bool {
+	var had []mesh.Instance // the workers that may have the task
+	missing := 0            // checks in a row that found none of them
+	for since, next := time.Now(), firstLook; missing < goneAfter; {
+		if !pause.For(ctx, next) {
+			return false
+		}
+		next = look
+		found, err := node.Workers(ctx, entity, min(look, time.Second))
+		switch {
+		case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
+		case had == nil && len(found) == 0 && time.Since(since) < look:
+			next = time.Until(since.Add(look))
+		case had == nil && len(found) == 0 && noSubscriber(ctx, node, entity):
+			missing++
+		case had == nil && len(found) == 0:
+			a.Term.Warn("no worker announces itself as %s now: the worker that took the task is unreachable, or it is a program that does not announce itself; still waiting", entity)
+			next = 24 * time.Hour // the warning is printed once
+		case had == nil:
+			had = found
+		case slices.ContainsFunc(found, func(i mesh.Instance) bool { return isOneOf(i, had) }):
+			missing = 0
+		default:
+			missing++
+		}
+	}
+	return ctx.Err() == nil
 }
 
 func allGone(entity string) error {

@@ -97,8 +97,9 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			plainUnlessAsked(a, cmd)
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := await.Watch(ctx, a, s.Node, args[0])
-			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)})
+			opts := mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)}
+			waiting, stopWondering := await.Watch(ctx, a, s.Node, args[0], &opts)
+			answer, err := askAgent(s, waiting, args[0], text, opts)
 			stopWondering()
 			if err != nil {
 				return outcome.WithMember(await.Unanswered(ctx, s, args[0], err), "entity", args[0])
@@ -143,7 +144,7 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 		return "", err
 	}
 	if signer == nil && s.App.Sign.Mode != sign.Required.String() {
-		return s.Node.AskRetrying(ctx, entity, text, opts.Retries, opts.OnRetry)
+		return s.Node.AskRetrying(ctx, entity, text, opts)
 	}
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
 	reply, err := s.Node.Send(ctx, envelope.New(envelope.TypeTask, s.Node.Entity(), entity, intents.AgentAsk, payload), opts)

@@ -242,7 +242,7 @@ func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, t
 	}
 	a.Term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := await.Watch(ctx, a, s.Node, task.To)
+	waiting, stopWondering := await.Watch(ctx, a, s.Node, task.To, &opts)
 	reply, err := s.Node.Send(waiting, task, opts)
 	stopWondering()
 	view.End()
