@@ -42,9 +42,11 @@ CORR may be the id of a task or of its run, too: then the tree is drawn from
 that task down.
 
 The data comes from stored events (stream AEE_BUS), and from runs and answers of
-durable tasks. With --follow it is drawn anew as events come,
-until the task ends; where nothing is stored, from then on. Tokens and cost are
-a task's own, and in brackets with all below it.
+durable tasks. Events are read until five minutes after all tasks are done; of a
+CORR of your own (order-4711), which later tasks may have too, all are read.
+With --follow it is drawn anew as events come, until the task ends; where
+nothing is stored, from then on. Tokens and cost are a task's own, and in
+brackets with all below it.
 
 Events come at most once, and are what agents say: of the lines of --follow only
 "signed KID" is verified, with the keys that are trusted here. A task without an

@@ -116,8 +116,7 @@ func notBefore(id string, since time.Time) time.Time {
 	return since
 }
 
-// replay reads the stored events, up to treeSilence after the last one if all tasks are
-// done by then.
+// replay reads the stored events, up to the one at which the tree is over.
 func (r *treeReader) replay(ctx context.Context) error {
 	subjects, err := r.topics()
 	if err != nil {
@@ -149,8 +148,12 @@ func (r *treeReader) replay(ctx context.Context) error {
 const treeSilence = 5 * time.Minute
 
 // over reports whether all tasks of the tree were done long before a time. One that has
-// failed may be tried again at any time. The tree is looked at once for each event of it.
+// failed may be tried again at any time, and a corr that contains no time is one that a person
+// has chosen: another task may have it at any time. The tree is looked at once for each event of it.
 func (r *treeReader) over(at time.Time) bool {
+	if _, made := envelope.IDTime(r.corr); r.root == "" && !made {
+		return false
+	}
 	if r.builder == nil || r.latest.IsZero() || at.Sub(r.latest) < treeSilence {
 		return false
 	}

@@ -42,19 +42,25 @@ func TestATreeHasEventsInEverySpelling(t *testing.T) {
 func TestATreeIsReadNoFurtherThanItsEnd(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC)
+	id := envelope.NewID()
 	for name, c := range map[string]struct {
-		events []string
-		over   bool
+		corr, root string
+		events     []string
+		over       bool
 	}{
-		"done":             {[]string{intents.TaskStarted, intents.TaskFinished}, true},
-		"working":          {[]string{intents.TaskStarted}, false},
-		"may be retried":   {[]string{intents.TaskStarted, intents.TaskFailed}, false},
-		"none is known of": {nil, false},
+		"done":                       {id, "", []string{intents.TaskStarted, intents.TaskFinished}, true},
+		"working":                    {id, "", []string{intents.TaskStarted}, false},
+		"may be retried":             {id, "", []string{intents.TaskStarted, intents.TaskFailed}, false},
+		"none is known of":           {id, "", nil, false},
+		"a task of it may come":      {"order-4711", "", []string{intents.TaskStarted, intents.TaskFinished}, false},
+		"a task of such a corr":      {"order-4711", "task-0001", []string{intents.TaskStarted, intents.TaskFinished}, true},
+		"a task of it that is there": {"order-4711", "task-0001", []string{intents.TaskStarted}, false},
 	} {
-		r := &treeReader{quick: inJSON("corr-0001"), builder: tree.New("corr-0001")}
+		r := &treeReader{}
+		r.found(c.corr, c.root)
 		for i, intent := range c.events {
 			e := envelope.New(envelope.TypeEvent, "agent.a", "bus.mesh.task", intent, json.RawMessage(`{"task":"task-0001","sender":"human.ada"}`))
-			e.Corr = "corr-0001"
+			e.Corr = c.corr
 			data, err := e.AppendJSON(nil)
 			if err != nil {
 				t.Fatal(err)
