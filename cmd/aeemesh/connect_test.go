@@ -153,6 +153,28 @@ func TestInterruptedWhileConnecting(t *testing.T) {
 	}
 }
 
+// writerFunc is a function as an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// What doctor has not checked when it is interrupted has not failed.
+func TestInterruptedDoctor(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, words bytes.Buffer
+	stdout := writerFunc(func(p []byte) (int, error) {
+		cancel() // at the first line
+		return out.Write(p)
+	})
+	code := run(ctx, []string{"--nats", srv.ClientURL(), "doctor", "--json"}, strings.NewReader(""), stdout, &words, func(string) string { return "" })
+	if code != exitFailed || words.String() != "error: interrupted\n" || strings.Contains(out.String(), `"fail"`) ||
+		!strings.HasPrefix(out.String(), `{"check":"connection","outcome":"ok"`) || !strings.Contains(out.String(), `"code":"E_INTERRUPTED"`) {
+		t.Errorf("exit %d: %s%s", code, words.String(), out.String())
+	}
+}
+
 // The server's lists of connections say which command each is of: not "aeemesh list".
 func TestConnectionsHaveTheNamesOfTheirCommands(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ type doctor struct {
 	strict   bool
 	all      bool // print a line for each stream and agent
 	replicas int
+	ended    func() error // why the command has ended: a signal; nil is never
 	failed   bool
 	warned   bool
 	inbox    bool      // the user can receive answers to requests
@@ -105,7 +106,11 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			if d.subjects, err = a.Subjects(); err != nil {
 				return err
 			}
+			d.ended = ctx.Err
 			d.examine(ctx, cmd)
+			if ctx.Err() != nil {
+				return outcome.ErrInterrupted
+			}
 			if d.failed || d.strict && d.warned {
 				return outcome.ErrQuiet
 			}
@@ -124,7 +129,11 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 	return c
 }
 
+// tell prints the result of a check. A check that a signal has ended has no result.
 func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
+	if d.ended != nil && d.ended() != nil {
+		return
+	}
 	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: strings.TrimSuffix(hint, outcome.DoctorTells)}
 	d.failed, d.warned = d.failed || verdict == "fail", d.warned || verdict == "warn"
 	t := d.app.Term
