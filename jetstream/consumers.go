@@ -226,7 +226,7 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		next.MaxRequestExpires = 0
 	}
 	c.number("max_request_max_bytes", &next.MaxRequestMaxBytes, 0)
-	if opts.Lease > 0 && want.AckWait != have.AckWait {
+	if opts.Lease > 0 && c.ofWorker.Stream == StreamWork && want.AckWait != have.AckWait {
 		c.differ("ack_wait", have.AckWait.String(), want.AckWait.String(), "")
 		next.AckWait = want.AckWait
 	}

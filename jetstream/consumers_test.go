@@ -109,6 +109,31 @@ func TestTheLeaseOfAConsumerIsItsOperators(t *testing.T) {
 	}
 }
 
+// A lease is that of the work consumers: how long delayed tasks wait for a worker that has
+// died stays as the operator has set it.
+func TestALeaseDoesNotChangeTheConsumersOfDelayedTasks(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	opts := jetstream.Options{Only: []string{jetstream.StreamWork, jetstream.StreamSchedule}, Entities: []string{"agent.x"}, Lease: 7 * time.Second}
+	apply(t, js, opts)
+	for _, name := range []string{"due-agent=2Ex", "keep"} {
+		cons, err := js.Consumer(ctx, "AEE_SCHEDULE", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := cons.CachedInfo().Config
+		cfg.AckWait = 45 * time.Second
+		if _, err := js.UpdateConsumer(ctx, "AEE_SCHEDULE", cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range apply(t, js, opts) {
+		if c.Action != jetstream.ActionNone {
+			t.Errorf("got %s", c)
+		}
+	}
+}
+
 func TestApplyRepairsConsumers(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
