@@ -3,6 +3,8 @@ package agents
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 func retireCommand(a *session.App) *cobra.Command {
@@ -29,9 +32,11 @@ such tasks, its slots and its registration, so that no list has it any more.
 Its runs, replies and dead letters stay until they expire.
 
 It refuses while workers of the agent answer, and while tasks wait for it.
---force withdraws those tasks: their senders get E_CANCELLED. A worker that
-still runs makes its consumers again. On a terminal it asks first; elsewhere it
-needs --yes.`,
+--force withdraws those tasks: their senders get E_CANCELLED. A task that a
+worker has begun is not ended, and then nothing is deleted: let a worker of the
+agent end it, or cancel it ("aeemesh runs cancel ID -e ENTITY"), and retire the
+agent again. A worker that still runs makes its consumers again. On a terminal
+it asks first; elsewhere it needs --yes.`,
 		Example: `  aeemesh agents retire agent.ecoh
   aeemesh agents retire agent.old_reviewer --force --yes
 
@@ -85,7 +90,7 @@ func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity 
 	out := retirement{Entity: entity}
 	if force {
 		if out.Withdrawn, err = s.Node.CancelAllQueued(ctx, entity, "the agent is retired"); err != nil {
-			return session.LaneError(err)
+			return notWithdrawn(entity, out.Withdrawn, err)
 		}
 	}
 	js, m, err := a.Streams(s.Conn)
@@ -112,6 +117,30 @@ func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity 
 		a.Term.Warn("%s, and makes its consumers again", term.Counted(answer, "worker still answers", "workers still answer"))
 	}
 	return nil
+}
+
+// toldFailures is how many of the tasks that could not be withdrawn are named.
+const toldFailures = 3
+
+// notWithdrawn is the error of a retirement that has withdrawn some tasks, and not all.
+func notWithdrawn(entity string, done int, err error) error {
+	failed := []error{err}
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		failed = all.Unwrap()
+	}
+	text := fmt.Sprintf("%s is not retired: %s withdrawn, %s", entity, term.Counted(done, "task", "tasks"), term.Counted(len(failed), "failure", "failures"))
+	for i, one := range failed {
+		if i == toldFailures {
+			text += fmt.Sprintf("; and %d more", len(failed)-i)
+			break
+		}
+		text += map[bool]string{true: ": ", false: "; "}[i == 0] + strings.ReplaceAll(outcome.Text(one), "\n", ", ")
+	}
+	var out error = &outcome.SaidError{Text: text, Cause: err}
+	if errors.Is(err, mesh.ErrBegun) {
+		out = outcome.Hinted(out, "\"aeemesh runs list -e %s\" shows what has begun. Let a worker end it, or cancel it (\"aeemesh runs cancel ID -e %s\"), and retire the agent again.", entity, entity)
+	}
+	return outcome.WithMember(session.LaneError(out), "withdrawn", done)
 }
 
 // unused returns how many workers of an entity answer, and how many tasks wait for it. Unless it

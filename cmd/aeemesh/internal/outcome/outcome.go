@@ -134,7 +134,7 @@ var sentinels = []struct {
 	{Outcome{envelope.CodeTooLarge, NotWanted}, []error{envelope.ErrTooLarge, jetstream.ErrTooLarge, nats.ErrMaxPayload}},
 	{Outcome{CodeConflict, NotWanted}, []error{
 		jetstream.ErrConflict, jetstream.ErrElsewhere, jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
-		mesh.ErrTooLate, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist, sign.ErrRevoked, sign.ErrTaken,
+		mesh.ErrTooLate, mesh.ErrBegun, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist, sign.ErrRevoked, sign.ErrTaken,
 	}},
 	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist, exec.ErrNotFound}},
 	{Outcome{envelope.CodeTimeout, Late}, []error{context.DeadlineExceeded, nats.ErrTimeout}},
