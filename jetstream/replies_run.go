@@ -70,6 +70,31 @@ func (r *Replies) Announce(reply Reply) error {
 	return api.Explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
 }
 
+// Answered is a task with a reply.
+type Answered struct{ Entity, TaskID string }
+
+// OfRun returns the tasks of an entity, "" for all, that have a reply in [StreamReply] and whose run
+// has or would have an id that begins with run. It is for tasks that were answered before a worker
+// began them. The names of all replies of the entity are read.
+func (r *Replies) OfRun(ctx context.Context, entity, run string) (found []Answered, err error) {
+	filter := r.m.AllReplies()
+	if entity != "" {
+		if filter, err = r.m.RepliesTo(entity); err != nil {
+			return nil, err
+		}
+	}
+	names, err := api.Subjects(ctx, r.js, r.name(), filter)
+	if err != nil {
+		return nil, api.Explain(r.js.Conn(), err, "list the replies")
+	}
+	for subj := range names {
+		if a, err := r.m.Parse(subj); err == nil && a.Kind == subject.Reply && strings.HasPrefix(state.RunID(a.Entity, a.ID), strings.ToLower(run)) {
+			found = append(found, Answered{a.Entity, a.ID})
+		}
+	}
+	return found, nil
+}
+
 // ofRuns returns the entities whose run has replied to a task with this id. The id of a
 // run follows from the entity and the task's id. The names of all replies are read only
 // where no entity of [BucketLanes] has one.

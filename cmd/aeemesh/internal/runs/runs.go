@@ -70,10 +70,10 @@ func (r *Store) Documents(ctx context.Context, since time.Time, corr string) ite
 	return r.states.Documents(ctx, since, corr)
 }
 
-// TaskOf returns the task and the agent of the run with a name; the run may have no record yet. If the
+// TaskOf returns the task and the agent of the run with a name; the run may have no record. If the
 // name does not have the form of a run's id, or is the id of no run, TaskOf returns it as the task's
 // id. It fails with state.ErrNotFound if the name is the whole id of a run that the agent does not
-// have, and none of its tasks that wait will have.
+// have, and none of its tasks that wait or have a reply would have.
 func (r *Store) TaskOf(ctx context.Context, s *session.Session, name, entity string) (task, agent string, err error) {
 	if !LikeRun(name) {
 		return name, entity, nil
@@ -85,11 +85,18 @@ func (r *Store) TaskOf(ctx context.Context, s *session.Session, name, entity str
 	_, h, err := look(ctx, name, entity)
 	if errors.Is(err, state.ErrNotFound) && ofRun(name) {
 		w, none := waiting(ctx, s, name, entity)
-		switch {
-		case none == nil:
+		if none == nil {
 			return w.ID, w.Entity, nil
-		case whole && errors.Is(none, state.ErrNotFound):
-			if _, h, err = r.Find(ctx, name, entity); errors.Is(err, state.ErrNotFound) {
+		}
+		whole = whole && errors.Is(none, state.ErrNotFound)
+		if whole {
+			_, h, err = r.Find(ctx, name, entity)
+		}
+		if errors.Is(err, state.ErrNotFound) {
+			if task, agent, ok := answered(ctx, s, name, entity); ok {
+				return task, agent, nil
+			}
+			if whole {
 				return "", "", err
 			}
 		}

@@ -212,17 +212,22 @@ func stillSilent(connected bool, entity string) string {
 	return "no worker of " + entity + " has answered yet; once the command is stored, the first that comes applies it, and this waits for its answer (--timeout bounds that)"
 }
 
-// notBegun adds to the error about a missing run when its task will begin, if the task is
-// scheduled.
+// notBegun says instead of the error about a missing run what its task waits for, if the task is
+// scheduled, due or queued.
 func notBegun(ctx context.Context, s *session.Session, name, entity string, err error) error {
 	if !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
 	w, none := waiting(ctx, s, name, entity)
-	if none != nil || w.Due.IsZero() {
+	if none != nil {
 		return err
 	}
-	id, due := term.Printable(w.ID), w.Due.Local().Format("2006-01-02 15:04:05 MST")
+	id := term.Printable(w.ID)
+	if w.Due.IsZero() {
+		return outcome.Hinted(outcome.NotFound("task %s has no run yet: it waits for a worker of %s", id, w.Entity),
+			"\"aeemesh result %s %s --follow\" waits for its answer, \"aeemesh runs cancel %s -e %s\" takes it back; \"aeemesh queues %s\" shows what waits.", id, w.Entity, id, w.Entity, w.Entity)
+	}
+	due := w.Due.Local().Format("2006-01-02 15:04:05 MST")
 	return outcome.Hinted(outcome.NotFound("task %s has no run yet: it is scheduled, and %s gets it at %s", id, w.Entity, due),
 		"\"aeemesh result %s %s --follow\" waits for its answer, \"aeemesh runs cancel %s\" takes it back; \"aeemesh queues\" counts what is scheduled.", id, w.Entity, id)
 }

@@ -75,6 +75,9 @@ func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, find find
 	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
+	if o.Config == nil {
+		o.Config = a.LaneClient(cmd) // it looks for tasks in the queue
+	}
 	s, err := a.Open(ctx, cmd, o)
 	if err != nil {
 		return err

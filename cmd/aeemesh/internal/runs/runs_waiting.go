@@ -64,6 +64,20 @@ func waiting(ctx context.Context, s *session.Session, name, entity string) (wait
 	return waitingTask{}, noRun{name}
 }
 
+// answered returns the one task that has a reply and no run, whose run would have an id that begins
+// with name, as lists print it: a task that was withdrawn before a worker began it.
+func answered(ctx context.Context, s *session.Session, name, entity string) (task, agent string, ok bool) {
+	d, err := s.Lane()
+	if err != nil || len(name) < shortRun {
+		return "", "", false
+	}
+	found, err := d.Replies.OfRun(ctx, entity, name)
+	if err != nil || len(found) != 1 {
+		return "", "", false
+	}
+	return found[0].TaskID, found[0].Entity, true
+}
+
 // ofRun reports whether a name may be the id of a run without a record, or its beginning: a UUID of
 // version 5, as [state.RunID] makes it. Any other name is the id of a task.
 func ofRun(name string) bool {
