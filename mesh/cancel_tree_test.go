@@ -101,6 +101,28 @@ func TestCancelTreeQueuesWhatIsRefusedForAWhile(t *testing.T) {
 	}
 }
 
+// A task below is listed as waiting only if its cancel is in the queue.
+func TestCancelTreeSaysWhatItCouldNotQueue(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	r := newCutTree(t)
+	info, err := r.js(r.nc).Stream(ctxFor(t), jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := info.CachedInfo().Config
+	cfg.MaxMsgSize = 1 // nothing can be queued
+	if _, err := r.js(r.nc).UpdateStream(ctxFor(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	_, below, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID})
+	if err != nil || len(below.Waiting) != 0 || len(below.Failed) != 1 || below.Failed[0].Entity != "agent.middle" {
+		t.Fatalf("%+v, %v; want agent.middle's task among those that failed", below, err)
+	}
+	below.Failed = nil
+	equal(t, "below", below, canceltree.Below{Ended: 2})
+}
+
 // A caller who is no operator of the leaf's agent is told that it does not obey, and it
 // goes on until a worker of the middle stops it.
 func TestCancelTreeObeysOperatorsOnly(t *testing.T) {

@@ -29,6 +29,9 @@ type Below struct {
 	// Waiting are tasks whose agents did not answer, or refused the cancel for a while. The cancel is
 	// queued for them; they end when a worker of the agent can obey it, or at their deadline.
 	Waiting []Task `json:"waiting,omitempty"`
+	// Failed are tasks whose agents have not obeyed, and for which the cancel is not queued, or it is
+	// not known whether it is. They may go on until their deadline.
+	Failed []Task `json:"failed,omitempty"`
 	// Silent are live tasks whose caller has no worker, and for which no worker
 	// answered. They have ended, or end at their deadline.
 	Silent []Task `json:"silent,omitempty"`
@@ -234,7 +237,7 @@ func (w *walk) cancel(ctx context.Context, b branch) []branch {
 		w.count(func(s *Below) { s.Ended++ })
 		return branches(false, before)
 	}
-	err := w.command(ctx, b)
+	queued, err := w.command(ctx, b)
 	after, still := w.read(ctx, b)
 	if !known || !still {
 		w.unread(b)
@@ -246,6 +249,8 @@ func (w *walk) cancel(ctx context.Context, b branch) []branch {
 		w.count(func(s *Below) { s.Ended++ })
 	case problem != nil && problem.FromPeer() && !problem.Retryable:
 		w.count(func(s *Below) { s.Refused = append(s.Refused, b.task()) })
+	case !queued:
+		w.count(func(s *Below) { s.Failed = append(s.Failed, b.task()) })
 	default:
 		w.count(func(s *Below) {
 			s.Waiting = append(s.Waiting, b.task())
@@ -269,25 +274,25 @@ func open(waits []state.Wait) (n int) {
 
 // command sends a cancel to the workers of a task's agent. If none is online, or one refuses it for
 // a while, it queues the cancel. If some are but none has the run, it queues the cancel and waits a while for
-// one of them to draw it.
-func (w *walk) command(ctx context.Context, b branch) error {
+// one of them to draw it. queued reports that the cancel is in the queue.
+func (w *walk) command(ctx context.Context, b branch) (queued bool, err error) {
 	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
-	_, err := w.node.TryCommand(ctx, e)
+	_, err = w.node.TryCommand(ctx, e)
 	var problem *envelope.Error
 	later := errors.As(err, &problem) && problem.FromPeer() && problem.Retryable
 	if !later && !mesh.IsUnanswered(err) || ctx.Err() != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if later || errors.Is(err, nats.ErrNoResponders) {
 		if _, bad := w.node.Submit(ctx, e, mesh.SubmitOptions{}); bad != nil {
-			return bad
+			return false, bad
 		}
-		return err
+		return true, err
 	}
-	_, _, err = w.node.Perform(ctx, e, mesh.SubmitOptions{}, mesh.ResultOptions{})
-	return err
+	receipt, _, err := w.node.Perform(ctx, e, mesh.SubmitOptions{}, mesh.ResultOptions{})
+	return receipt.Seq > 0, err
 }
 
 // cancelLive sends a cancel of a live task to the workers of its agent. If none is

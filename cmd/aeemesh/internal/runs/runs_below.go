@@ -41,6 +41,7 @@ func belowWords(b *canceltree.Below) (out []string) {
 	if b.Asked > 0 {
 		out = append(out, fmt.Sprintf("What is asked of people there stays open until then: %d in all.", b.Asked))
 	}
+	say(b.Failed, "task below", "tasks below", "of %s: the cancel could not be queued, or that is not known. Cancel again; the deadline holds in any case.")
 	say(b.Silent, "live task below", "live tasks below", "of %s: no worker answered the cancel. It has ended, or ends at its deadline.")
 	say(b.Refused, "task below", "tasks below", "of %s: you are no operator there. The cancel goes down worker by worker.")
 	say(b.Unread, "record", "records", "of %s cannot be read here: the cancel goes down from there worker by worker.")
