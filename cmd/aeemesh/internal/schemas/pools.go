@@ -159,7 +159,7 @@ their metrics over the last 30 days: usage, accuracy, types, adoption.`,
 		}),
 	})
 	c.Flags().StringVar(&scenario, "scenario", "", "only this `scenario`")
-	c.Flags().IntVar(&limit, "limit", 10, "how many wishes and events are shown")
+	c.Flags().IntVar(&limit, "limit", 10, "how many wishes and events are shown; --json prints all")
 	return c
 }
 
@@ -176,12 +176,13 @@ func printStats(t *term.Terminal, s *stock, now time.Time, limit int) {
 	}
 	rows = nil
 	unproved := 0
-	for i, c := range s.Clusters(now) {
+	clusters := s.Clusters(now)
+	for i, c := range clusters {
 		if c.Unproved {
 			unproved++
 		}
-		if i == limit {
-			break
+		if i >= limit {
+			continue
 		}
 		said := cmp.Or(strings.Join(c.Examples, "; "), "(no words that several clients have said)")
 		rows = append(rows, []string{fmt.Sprint(c.ID), fmt.Sprintf("%.1f", c.Heat), fmt.Sprint(c.Clients), fmt.Sprint(c.Votes), c.Key, said})
@@ -199,6 +200,16 @@ func printStats(t *term.Terminal, s *stock, now time.Time, limit int) {
 	}
 	if len(rows) > 0 {
 		t.Table([]string{"event", "when", "what", "key", "why", "by"}, rows)
+	}
+	var more []string
+	if n := len(clusters) - limit; n > 0 {
+		more = append(more, term.Counted(n, "more wish", "more wishes"))
+	}
+	if n := len(events) - limit; n > 0 {
+		more = append(more, term.Counted(n, "earlier event", "earlier events"))
+	}
+	if len(more) > 0 {
+		t.Note("%s not shown: --limit sets how many are", strings.Join(more, " and "))
 	}
 }
 

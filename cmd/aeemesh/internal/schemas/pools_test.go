@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -96,6 +98,29 @@ func TestAnOptOutChangesEachPool(t *testing.T) {
 	}
 	if now := revisions(); now[0] == before[0] || now[1] == before[1] || now[2] == before[2] {
 		t.Errorf("revisions %d, before %d", now, before)
+	}
+}
+
+// Tables that are cut say how much more there is, and what no row of them shows is noted all the same.
+func TestStatsSayHowMuchTheyLeaveOut(t *testing.T) {
+	t.Parallel()
+	pool, err := evolve.New(evolve.Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for i := range 3 {
+		vector := make([]float32, 3)
+		vector[i] = 1
+		pool.Observe(evolve.Observation{Client: evolve.Client(fmt.Sprint("agent.", i)), Fragments: []evolve.Fragment{{Text: "a kayak", Vector: vector}}}, now)
+	}
+	s := &stock{scenario: "ferry", Pool: pool}
+	for limit, want := range map[int]string{1: "2 more wishes", 2: "1 more wish", 3: ""} {
+		var out bytes.Buffer
+		printStats(term.New(&out, &out, func(string) string { return "" }), s, now, limit)
+		if got := out.String(); strings.Contains(got, "more") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("--limit %d: want %q in\n%s", limit, want, got)
+		}
 	}
 }
 
