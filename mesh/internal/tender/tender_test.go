@@ -170,32 +170,33 @@ func TestRunsThatCannotBeCheckedAreNotListedAllTheTime(t *testing.T) {
 		r := newRig(t, Config{Sweep: -1})
 		r.run("agent.a", "task-0001", aaif.RunAwaitingApproval, "")
 		l := r.lane("agent.a")
-		wakes, away := 0, true
+		var wakes atomic.Int32
+		var readable atomic.Bool
 		l.Wake = func(string) {
-			if wakes++; away {
+			if wakes.Add(1); !readable.Load() {
 				r.CheckAll(l)
 			}
 		}
 		r.Add(l)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if wakes < 6 || wakes > 15 {
-			t.Errorf("the run was checked %d times in a minute, want about a dozen", wakes)
+		if n := wakes.Load(); n < 6 || n > 15 {
+			t.Errorf("the run was checked %d times in a minute, want about a dozen", n)
 		}
-		away = false
+		readable.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		was := wakes
+		was := wakes.Load()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if wakes != was {
-			t.Errorf("checked %d times more after it could be", wakes-was)
+		if n := wakes.Load() - was; n != 0 {
+			t.Errorf("checked %d times more after it could be", n)
 		}
 		r.CheckAll(l)
 		time.Sleep(surveySoon)
 		synctest.Wait()
-		if wakes != was+1 {
-			t.Errorf("a new request had it checked %d times", wakes-was)
+		if n := wakes.Load() - was; n != 1 {
+			t.Errorf("a new request had it checked %d times", n)
 		}
 		r.Remove(l)
 	})
