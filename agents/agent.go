@@ -203,6 +203,7 @@ type Agent struct {
 	// the default
 	undeclared bool
 	tools      *toolset // the model's tools; nil for a program or handler
+	named      []string // tools and members of a team, by the document
 	log        *slog.Logger
 }
 
@@ -235,6 +236,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	note(a.limits(def, opts))
 	a.verdict, doc = judge(doc, opts)
 	def = doc.Definition()
+	a.named = namedCapabilities(def)
 	a.negotiate = func(durable bool) aaif.Negotiation { return def.Negotiate(Offers(opts, durable)) }
 	a.Negotiation = a.verdict.Negotiation
 	a.encrypt = encrypts(def) && !a.verdict.accepts(piiHandling)

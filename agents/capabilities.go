@@ -1,7 +1,9 @@
 package agents
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -70,6 +72,47 @@ func Honours(with aaif.Offer) aaif.Supported {
 		}
 	}
 	return s
+}
+
+// Capabilities returns the names of what the agent may use: the tools and the members of a team that
+// its document names, and the tools that its servers have listed last, under the servers' own names.
+// all is false while a server has not listed its tools.
+func (a *Agent) Capabilities() (names []string, all bool) {
+	names, all = slices.Clone(a.named), true
+	if a.tools == nil {
+		return names, all
+	}
+	for _, e := range a.tools.entries {
+		if e.source == nil || e.team { // the document has their names
+			continue
+		}
+		e.mu.Lock()
+		for _, t := range e.listed {
+			names = append(names, t.tool.Definition().Name)
+		}
+		all = all && e.known
+		e.mu.Unlock()
+	}
+	return names, all
+}
+
+// namedCapabilities returns the tools and the members of a team that a document names.
+func namedCapabilities(def *aaif.Definition) (names []string) {
+	for i := range def.Agent.Tools {
+		names = append(names, def.Agent.Tools[i].Name)
+	}
+	o := def.Agent.Orchestration
+	if o == nil {
+		return names
+	}
+	for _, s := range o.Subagents {
+		names = append(names, cmp.Or(s.Alias, s.Ref))
+	}
+	names = append(names, o.Pipeline...)
+	for _, h := range o.Handoff {
+		names = append(names, h.TargetAgent)
+	}
+	return names
 }
 
 func toolCapability(p aaif.Protocol) string { return "tool." + string(p) }

@@ -76,3 +76,37 @@ func TestAnAgentWithoutOneOfItsToolsIsDegraded(t *testing.T) {
 		}
 	}
 }
+
+// What an agent may use are the names in its document and those that servers list, as far as they
+// have listed any. A server that is down may still list its tools; one that has none will not.
+func TestCapabilitiesHaveTheNamesOfServers(t *testing.T) {
+	t.Parallel()
+	const tools = `"tools": [{"name": "github", "description": "d", "protocol": "mcp", "endpoint": "mcp://github/*"}], "orchestration": {"subagents": [{"ref": "agent.deployer"}, {"ref": "agent.x", "alias": "tester"}]}`
+	for name, c := range map[string]struct {
+		err   error
+		tools []tool.Tool
+		want  string
+		all   bool
+	}{
+		"listed":  {nil, []tool.Tool{toolThatSays("merge_pull_request", "", "1"), toolThatSays("close_issue", "", "1")}, "github agent.deployer tester merge_pull_request close_issue", true},
+		"nothing": {nil, nil, "github agent.deployer tester", true},
+		"down":    {&tool.Error{Kind: tool.ErrUnavailable, Tool: "github", Message: "refused"}, nil, "github agent.deployer tester", false},
+		"gone":    {&tool.Error{Kind: tool.ErrNotFound, Tool: "github", Message: "no such tool"}, nil, "github agent.deployer tester", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, err := agents.New(doc(t, tools), agents.Options{Model: modeltest.New(), Open: func(*aaif.Tool) (tool.Source, error) { return &shelf{err: c.err, tools: c.tools}, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names, all := a.Capabilities(); strings.Join(names, " ") != "github agent.deployer tester" || all {
+				t.Errorf("before anything is listed: %q, %v", names, all)
+			}
+			newWorld(t).host(a)
+			names, all := a.Capabilities()
+			if got := strings.Join(names, " "); got != c.want || all != c.all {
+				t.Errorf("%q, %v, want %q, %v", got, all, c.want, c.all)
+			}
+		})
+	}
+}

@@ -62,6 +62,7 @@ type toolEntry struct {
 
 	mu         sync.Mutex
 	listed     []listedTool      // the last list
+	known      bool              // its source has listed its tools, or has none
 	schemas    *schema.Pool      // the schemas of the last list; for a function, of the document
 	left       map[string]string // why listed tools were left out the last time, by name
 	lastReason string            // the last logged reason why the tool is not available
@@ -202,11 +203,12 @@ func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, e
 		return e.listed, nil
 	}
 	tools, err := e.source.Tools(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known = e.known || err == nil || !mayPass(err)
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	listed := len(tools)
 	tools = tools[:min(listed, maxTools)] // the rest is not offered to a model
 	if slices.EqualFunc(e.listed, tools, func(l listedTool, t tool.Tool) bool { return same(l.tool, t) }) {

@@ -39,9 +39,7 @@ func (w *Worker) addLearner(h *hosted, desk *sdsi.Desk) error {
 	}
 	if h.doc != nil {
 		def := h.doc.Definition()
-		for _, t := range def.Agent.Tools {
-			cfg.Sensitive.Capabilities = append(cfg.Sensitive.Capabilities, t.Name)
-		}
+		cfg.Sensitive.Capabilities = h.Capabilities
 		if c := def.Agent.Compliance; c != nil {
 			switch c.PIIHandling {
 			case aaif.PIINone:

@@ -4,16 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -78,6 +87,99 @@ func TestAnAgentLearnsWithoutAdapters(t *testing.T) {
 		"io":{"input_schema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`)
 	if _, err := worker.New(worker.Config{Agents: []worker.Agent{{File: file}}, Learn: true}); err != nil {
 		t.Error(err)
+	}
+}
+
+// listing is a server that lists tools.
+type listing []tool.Tool
+
+func (l listing) Tools(context.Context) ([]tool.Tool, error) { return l, nil }
+func (listing) Close() error                                 { return nil }
+
+// A key that may expose one of an agent's capabilities waits for an operator (SDSI 7): a tool that
+// a server lists under a name of its own, and a member of its team.
+func TestKeysThatNameACapabilityWait(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := jsOf(t, srv)
+	apply(t, js)
+	cfg := config(srv)
+	cfg.Learn = true
+	cfg.Options.Open = func(*aaif.Tool) (tool.Source, error) {
+		does := func(context.Context, json.RawMessage) (json.RawMessage, error) { return json.RawMessage(`1`), nil }
+		return listing{tool.Raw(tool.Definition{Name: "merge_pull_request"}, does), tool.Raw(tool.Definition{Name: "close_issue"}, does)}, nil
+	}
+	cfg.Agents = []worker.Agent{{File: write(t, "coder.json", `{"sc_standard":"SC-006","agent":{"name":"Coder","goal":"x",
+		"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
+		"tools":[{"name":"github","description":"Changes.","protocol":"mcp","endpoint":"mcp://github/*"}],
+		"orchestration":{"subagents":[{"ref":"agent.deployer","alias":"deployer"}]},
+		"io":{"input_schema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`)}}
+	_, stop := start(t, cfg)
+	defer stop()
+
+	now := time.Now()
+	pool, err := evolve.New(evolve.Config{}, ngrams.Embedder{}.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{"merge pull request", "close issue", "deployer", "window seat"}
+	vectors, err := ngrams.Embedder{}.Embed(t.Context(), texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range texts {
+		for n := range 6 {
+			pool.Observe(evolve.Observation{Client: evolve.Client(fmt.Sprint("agent.c", n)), Fragments: []evolve.Fragment{{Text: text, Vector: vectors[i]}}}, now)
+		}
+	}
+	raw, err := pool.Encode(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic, err := subject.Map{}.Bus(sdsi.Topic("agent.coder"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, events := natstest.Conn(t, srv), make(chan *nats.Msg, 100)
+	if _, err := nc.ChanSubscribe(topic, events); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.NewPools(js, subject.Map{}).Swap(t.Context(), "agent.coder", learn.PoolID("coder", ""), raw, 0); err != nil {
+		t.Fatal(err)
+	}
+	// A payload has the worker read the pool.
+	c := sdsi.NewClient(client(t, srv))
+	tpl, err := c.Template(t.Context(), "agent.coder", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Exchange(t.Context(), "agent.coder", template.Payload{SchemaID: tpl.SchemaID, Payload: json.RawMessage(`{"other":"a kayak"}`)}, sdsi.ExchangeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for len(got) < len(texts) {
+		var e struct {
+			Payload struct {
+				Kind, Why string
+				Key       string `json:"key_name"`
+			}
+		}
+		if err := json.Unmarshal(natstest.Within(t, "an event", events).Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		got[e.Payload.Key] = e.Payload.Kind + ": " + e.Payload.Why
+	}
+	for name, capability := range map[string]string{"merge_pull_request": "merge_pull_request", "close_issue": "close_issue", "deployer": "deployer", "window_seat": ""} {
+		want := evolve.KindTrial + ": "
+		if capability != "" {
+			want = evolve.KindProposed + ": it may expose the agent's capability " + capability
+		}
+		if got[name] != want {
+			t.Errorf("%s is %s, want %s", name, got[name], want)
+		}
 	}
 }
 

@@ -720,11 +720,15 @@ func TestSensitiveKeysWait(t *testing.T) {
 			t.Errorf("%s: clients are told before an operator has decided", text)
 		}
 	}
-	s := Sensitive{Capabilities: []string{"upgradeCabin", "open_doors"}, Words: []string{"kayak*"}}
+	all := true
+	s := Sensitive{Capabilities: func() ([]string, bool) { return []string{"upgradeCabin", "open_doors"}, all }, Words: []string{"kayak*"}}
 	for name, want := range map[string]bool{"upgrade_cabin": true, "open_doors_now": true, "kayaks": true, "cabin": true, "dogs": false} {
 		if got := s.Why(template.Key{Name: name}, Cluster{}); (got != "") != want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+	if all = false; s.Why(template.Key{Name: "dogs"}, Cluster{}) == "" {
+		t.Error("a key goes on trial while the agent's capabilities are not known")
 	}
 }
 

@@ -20,9 +20,10 @@ type Sensitive struct {
 	Words []string
 	// Pattern, if set, is matched against name and description, too.
 	Pattern *regexp.Regexp
-	// Capabilities are the names of the agent's capabilities, such as its tools. A key exposes a
-	// capability if one of the two names contains all words of the other.
-	Capabilities []string
+	// Capabilities returns the names of the agent's capabilities: its tools and the members of its
+	// team. A key exposes a capability if one of the two names contains all words of the other. all
+	// is false while names are missing: then every key waits. Default: the agent has none.
+	Capabilities func() (names []string, all bool)
 }
 
 // Unread returns why a key waits whose script occurs in no list of words, neither the built-in one
@@ -85,10 +86,17 @@ func (s Sensitive) Why(k template.Key, c Cluster) string {
 	if s.Pattern != nil && s.Pattern.MatchString(text) {
 		return "it matches the operator's pattern for sensitive keys"
 	}
-	for _, capability := range s.Capabilities {
+	if s.Capabilities == nil {
+		return ""
+	}
+	names, all := s.Capabilities()
+	for _, capability := range names {
 		if exposes(k.Name, capability) {
 			return fmt.Sprintf("it may expose the agent's capability %s", capability)
 		}
+	}
+	if !all {
+		return "it may expose a capability of the agent: a server has not listed its tools yet"
 	}
 	return ""
 }
