@@ -237,10 +237,7 @@ func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
 		k.Default = nil
 	}
 	k.Description = clip.Text(strings.TrimSpace(k.Description), maxDescription)
-	if !slices.ContainsFunc(c.Examples, func(text string) bool {
-		text = strings.TrimSpace(strings.ReplaceAll(text, "#", ""))
-		return text != "" && strings.Contains(strings.ToLower(k.Description), text)
-	}) {
+	if !slices.ContainsFunc(c.Examples, func(text string) bool { return quotes(k.Description, text) }) {
 		k.Description += mappingsFor(k, c)
 	}
 	probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0), NewKeys: []template.Key{k}}
@@ -248,6 +245,42 @@ func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
 		return k, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	return k, nil
+}
+
+// quotes reports whether a description has a text of clients as an example, in quotation marks: a
+// description that only uses the same words has none. Numbers may differ.
+func quotes(description, text string) bool {
+	said := spoken(text)
+	if said == " " {
+		return false
+	}
+	quoted, open := 0, false
+	for i, r := range description {
+		if r != '\'' {
+			continue
+		}
+		before, _ := utf8.DecodeLastRuneInString(description[:i])
+		after, _ := utf8.DecodeRuneInString(description[i+1:])
+		switch {
+		case unicode.IsLetter(before) && unicode.IsLetter(after): // an apostrophe
+		case open && strings.Contains(spoken(description[quoted:i]), said):
+			return true
+		default:
+			quoted, open = i+1, !open
+		}
+	}
+	return false
+}
+
+// spoken returns the words of a text without numbers, each between spaces.
+func spoken(text string) string {
+	out := " "
+	for _, w := range template.Words(strings.ReplaceAll(text, "#", " ")) {
+		if !isNumber(w.Text) {
+			out += w.Text + " "
+		}
+	}
+	return out
 }
 
 // mappingsFor is [mappings] for a key of any type, whose values are not known.

@@ -669,7 +669,10 @@ func TestTrialsOfOneClientAreBounded(t *testing.T) {
 // cluster (SDSI 6.2.2).
 func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 	t.Parallel()
-	for description, added := range map[string]bool{"Where to sit.": true, "Where to sit. Example mapping: 'Window seat' -> true.": false} {
+	for description, added := range map[string]bool{
+		"Where to sit.": true, "Where to sit. Example mapping: 'Window seat' -> true.": false, "Example mapping: 'a window  seat, please' -> true.": false,
+		"Whether a window seat is wanted.": true, "The client's window seat, if that's free.": true, "Example mapping: 'windows' -> true.": true, // no example
+	} {
 		p := newPool(t, Config{})
 		many(p, 6, wish(1, "a window seat"), start.Add(-6*time.Minute))
 		k := template.Key{Name: "seat", Type: template.Boolean, Required: true, Description: description, Property: "constraints"}
@@ -678,6 +681,18 @@ func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 		}
 		got := p.Keys(start)[0]
 		if got.Required || got.Property != "" || !got.Experimental || strings.Contains(got.Description, "'window seat' -> true") != added {
+			t.Errorf("%+v", got)
+		}
+	}
+	for description, added := range map[string]bool{"Number of bicycles.": true, "Number of bicycles. Example mapping: 'three bicycles' -> 3.": false} {
+		p := newPool(t, Config{})
+		for i := range 6 {
+			p.says(fmt.Sprint("agent.c", i), wish(1, fmt.Sprintf("%d bicycles", i%3+1)), start)
+		}
+		if err := p.Propose(p.Ripe(start)[0], template.Key{Name: "bikes", Type: template.Integer, Description: description}, base(t), "", start); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Keys(start)[0]; strings.Contains(got.Description, "'2 bicycles' -> 2") != added {
 			t.Errorf("%+v", got)
 		}
 	}
