@@ -83,6 +83,11 @@ func (p *Pool) Advance(now time.Time) bool {
 	for _, l := range slices.Clone(p.doc.Lives) {
 		p.advance(l, now)
 	}
+	for _, l := range slices.Clone(p.doc.Lives) {
+		if l.Owner != "" && slices.ContainsFunc(p.doc.Lives, func(all *life) bool { return all.replaces(l) }) {
+			p.end(l, KindEnded, "all clients get it", now)
+		}
+	}
 	for _, l := range slices.Clone(p.doc.Lives) { // in the order in which they were proposed
 		switch {
 		case l.State != Queued:
@@ -94,6 +99,27 @@ func (p *Pool) Advance(now time.Time) bool {
 	}
 	changed := p.doc.Next != before
 	return p.cool(now) || changed
+}
+
+// accepted reports whether payloads may have the key.
+func (s State) accepted() bool { return s.advertised() || s == Withdrawn }
+
+// replaces reports whether it is a key for all that takes the place of a client's own key: values of
+// the own key are values of this one.
+func (l *life) replaces(own *life) bool {
+	return l.Owner == "" && !l.Refines && l.State.accepted() && l.Key.Name == own.Key.Name && l.Key.Type == own.Key.Type
+}
+
+// reaches reports whether a client may send the key: its own one, or one for all, unless the client
+// has an own key of this name and another type.
+func (p *Pool) reaches(client string, l *life) bool {
+	return l.Owner == client || l.Owner == "" && !slices.ContainsFunc(p.doc.Lives, func(own *life) bool { return own.hides(l, client) })
+}
+
+// hides reports whether it is a client's own key because of which the client does not get a key for
+// all: its payloads have values of another type.
+func (l *life) hides(all *life, client string) bool {
+	return l.Owner != "" && l.Owner == client && l.State.accepted() && l.Key.Name == all.Key.Name && l.Key.Type != all.Key.Type && !all.Refines
 }
 
 func (p *Pool) advance(l *life, now time.Time) {

@@ -44,7 +44,7 @@ func (l *life) today(cfg Config, now time.Time) *daily {
 func (p *Pool) use(o Observation, now time.Time) {
 	asked, counts := false, false
 	for _, l := range p.doc.Lives {
-		if l.Refines || l.Owner != "" && l.Owner != o.Client || !l.State.advertised() && l.State != Withdrawn {
+		if l.Refines || !l.State.accepted() || !p.reaches(o.Client, l) {
 			continue
 		}
 		if !asked {
@@ -99,7 +99,7 @@ func (l *life) sample(client string, adopted bool) bool {
 func (p *Pool) Received(client string, keys []string) bool {
 	news := false
 	for _, l := range p.doc.Lives {
-		if l.State.advertised() && slices.Contains(keys, l.Key.Name) && (l.Owner == "" || l.Owner == client) {
+		if l.State.advertised() && slices.Contains(keys, l.Key.Name) && p.reaches(client, l) {
 			news = l.sample(client, false) || news
 		}
 	}
@@ -110,7 +110,7 @@ func (p *Pool) Received(client string, keys []string) bool {
 // words.
 func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
 	for _, l := range p.doc.Lives {
-		if l.Key.Name == key && l.State.advertised() && (l.Owner == "" || l.Owner == client) && l.Judging.take(client, valueLimit, now) {
+		if l.Key.Name == key && l.State.advertised() && p.reaches(client, l) && l.Judging.take(client, valueLimit, now) {
 			d := l.today(p.cfg, now)
 			d.Judged++
 			if aligned {

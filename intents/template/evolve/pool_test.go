@@ -259,6 +259,16 @@ func TestACollisionRefines(t *testing.T) {
 	if err != nil || after.Key("cabin").Type != template.String || !strings.Contains(after.Key("cabin").Description, "Said as: 'cabin'.") {
 		t.Errorf("%v %+v", err, after)
 	}
+	// Once more, in other words.
+	many(p, 6, wish(4, "outside cabins"), start)
+	for _, c := range p.Ripe(start.Add(6 * time.Minute)) {
+		if err := p.Propose(c, template.Key{Name: "cabins", Type: template.String, Description: "Which?"}, base(t), "", start.Add(6*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err = base(t).Apply(p.View().Patches(base(t), "x", start.Add(time.Hour))...); err != nil || after.Key("cabin").Description != "Kind of cabin. Said as: 'cabin'. Said as: 'outside cabins'." {
+		t.Errorf("%v %+v", err, after.Key("cabin"))
+	}
 	// A key of the pool, in other words.
 	many(p, 6, wish(2, "dogs"), start)
 	propose(t, p, start.Add(6*time.Minute))
@@ -815,6 +825,76 @@ func TestAKeyOfAClientsOwn(t *testing.T) {
 	}
 	if got := v.Patches(base(t), other, now); len(got) != 0 || v.Own(other) {
 		t.Errorf("another client sees %+v", got)
+	}
+}
+
+// A key for all takes the place of clients' own keys of its name and type. A client whose own key
+// has another type keeps it, because its payloads have values of that type.
+func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
+	t.Parallel()
+	me, other := Client("agent.frequent"), Client("agent.other")
+	for name, c := range map[string]struct {
+		all     template.Type
+		approve string
+		keys    int
+		mine    template.Type
+	}{
+		"of one type":          {template.Boolean, "", 1, template.Boolean},
+		"of two types":         {template.Integer, "", 2, template.Boolean},
+		"approved":             {template.Boolean, "approved", 1, template.Boolean},
+		"waits for a decision": {template.Boolean, "waits", 2, template.Boolean},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, now := newPool(t, Config{Personal: true}), start.Add(10*time.Hour)
+			for i := range 10 {
+				p.says("agent.frequent", wish(1, "suitcases"), start.Add(time.Duration(i)*time.Hour))
+			}
+			propose(t, p, now)
+			many(p, 6, wish(2, "luggage"), now)
+			now = now.Add(time.Hour)
+			why := ""
+			if c.approve != "" {
+				why = "an operator is to look at it"
+			}
+			k := template.Key{Name: "suitcases", Type: c.all, Description: "How much luggage?"}
+			if err := p.Propose(p.Ripe(now)[0], k, base(t), why, now); err != nil {
+				t.Fatal(err)
+			}
+			if c.approve == "approved" {
+				if err := p.Approve("suitcases", "human.ops", now); err != nil {
+					t.Fatal(err)
+				}
+				if e := p.Events()[len(p.Events())-1]; e.By != "human.ops" || e.Kind != KindTrial {
+					t.Errorf("%+v", e)
+				}
+			}
+			p.Advance(now)
+			if keys := p.Keys(now); len(keys) != c.keys {
+				t.Errorf("%+v", keys)
+			}
+			v := p.View()
+			for client, want := range map[string]template.Type{me: c.mine, other: c.all} {
+				if c.approve == "waits" && client == other {
+					want = ""
+				}
+				patches := v.Patches(base(t), client, now)
+				k, _ := v.Key("suitcases", client)
+				if k.Type != want || len(patches) > 1 || len(patches) == 1 && patches[0].NewKeys[0].Type != want {
+					t.Errorf("%s gets %q, want %q: %+v", client, k.Type, want, patches)
+				}
+			}
+			if c.keys == 1 || c.approve == "waits" {
+				return
+			}
+			// What the client sends and gets is of its own key, and does not count for the other one.
+			p.Observe(Observation{ID: "1", Client: me, Keys: []Use{{Key: "suitcases"}}}, now)
+			p.Received(me, []string{"suitcases"})
+			p.Judge("suitcases", me, true, now)
+			if keys := p.Keys(now); keys[0].Metrics.Present != 1 || keys[0].Metrics.Judged != 1 || keys[1].Metrics != (Metrics{UsageFrequency: -1, AlignmentAccuracy: -1, TypeCorrectness: -1, AdoptionRate: -1}) {
+				t.Errorf("%+v", keys)
+			}
+		})
 	}
 }
 

@@ -34,9 +34,8 @@ func (p *Pool) Propose(about Cluster, k template.Key, base *template.Template, s
 	}
 	if there := p.life(k.Name, c.Owner); there != nil {
 		c.Key = there.Key.Name
-		if there.State.advertised() && sensitive == "" && there.Approved == "" && there.Owner == c.Owner {
-			there.Key.Description = refined(there.Key, about)
-			p.move(there, there.State, KindRefined, "clients ask for it in other words", now)
+		if there.Owner == c.Owner {
+			p.refine(there, about, sensitive, now)
 		}
 		return nil
 	}
@@ -95,7 +94,16 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensitive string, now time.Time) {
 	c.Key = base.Name
 	text := refined(*base, about)
-	if base.Name == template.Other || text == base.Description || c.Owner != "" || p.life(base.Name, "") != nil || len(p.doc.Lives) >= maxLives {
+	if base.Name == template.Other || c.Owner != "" {
+		return
+	}
+	if there := p.life(base.Name, ""); there != nil {
+		if there.Refines {
+			p.refine(there, about, sensitive, now)
+		}
+		return
+	}
+	if text == base.Description || len(p.doc.Lives) >= maxLives {
 		return
 	}
 	k := *base
@@ -106,6 +114,15 @@ func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensiti
 		p.move(l, Pending, KindProposed, sensitive, now)
 	} else {
 		p.move(l, Stable, KindRefined, "clients ask for it in other words", now)
+	}
+}
+
+// refine improves the description of a key, or a refinement, that clients get, unless an operator has
+// approved it, or would have to.
+func (p *Pool) refine(l *life, about Cluster, sensitive string, now time.Time) {
+	if text := refined(l.Key, about); text != l.Key.Description && l.State.advertised() && sensitive == "" && l.Approved == "" {
+		l.Key.Description = text
+		p.move(l, l.State, KindRefined, "clients ask for it in other words", now)
 	}
 }
 

@@ -22,7 +22,7 @@ func (p *Pool) View() *View {
 	v := &View{read: true}
 	for _, l := range p.doc.Lives {
 		v.generation = max(v.generation, l.Number)
-		if l.State.advertised() || l.State == Withdrawn {
+		if l.State.accepted() {
 			v.lives = append(v.lives, life{Key: l.Key, Refines: l.Refines, Owner: l.Owner, State: l.State, Since: l.Since, Expires: l.Expires, Number: l.Number})
 		}
 	}
@@ -99,10 +99,10 @@ func (v *View) Key(name, client string) (template.Key, State) {
 }
 
 // visible returns the keys for all and the own keys of one client. If two have the same name, it
-// returns the one for all.
+// returns the one for all, or the client's own if they have different types.
 func (v *View) visible(client string) (out []life) {
 	for _, l := range v.lives {
-		if l.Owner == "" {
+		if l.Owner == "" && !slices.ContainsFunc(v.lives, func(own life) bool { return own.hides(&l, client) }) {
 			out = append(out, l)
 		}
 	}
