@@ -57,6 +57,7 @@ type grown struct {
 	cohort     string // each pool has its own generations
 	generation uint64
 	client     string // "" for a client without keys of its own
+	unread     bool   // the keys of the pool are not known
 }
 
 // maxForms bounds the forms that a desk keeps.
@@ -103,15 +104,30 @@ func (l *learned) recordSent(patches []template.Patch) {
 }
 
 // form returns the form of the version with its patches and withdrawn keys. It includes expired
-// patches: their keys are accepted until the pool withdraws them.
+// patches: their keys are accepted until the pool withdraws them. While the keys are not known, no
+// key is refused: it may be a learned one (SDSI 6.2.3).
 func (l *learned) form() *template.Form {
-	if l.view == nil || l.view.Empty() {
+	d := l.desk
+	unread := d.learner != nil && (l.view == nil || !l.view.Read())
+	switch {
+	case unread && d.cfg.Unknown == template.UnknownRefused:
+		return l.cached(grown{schemaID: l.v.SchemaID, unread: true}, func() (*template.Form, error) {
+			return template.NewForm(l.v.Template, template.FormOptions{Unknown: template.UnknownToOther})
+		})
+	case l.view == nil || l.view.Empty():
 		return l.v.form
 	}
 	id := grown{schemaID: l.v.SchemaID, cohort: l.cohort, generation: l.view.Generation()}
 	if l.view.Own(l.client) {
 		id.client = l.client
 	}
+	return l.cached(id, func() (*template.Form, error) {
+		return template.NewForm(l.patched(), template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
+	})
+}
+
+// cached returns the form of this id, which it makes if there is none.
+func (l *learned) cached(id grown, makes func() (*template.Form, error)) *template.Form {
 	d := l.desk
 	d.mu.Lock()
 	f := d.forms[id]
@@ -119,7 +135,7 @@ func (l *learned) form() *template.Form {
 	if f != nil {
 		return f
 	}
-	f, err := template.NewForm(l.patched(), template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
+	f, err := makes()
 	if err != nil { // serve clients with the template itself
 		l.unfit(err)
 		f = l.v.form

@@ -216,6 +216,35 @@ func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
 	}
 }
 
+// So it is while the keys are not known: the pool was not read yet, or cannot be read. Then a worker
+// that refuses unknown keys puts them into "other".
+func TestAKeyThatMayBeLearnedIsAccepted(t *testing.T) {
+	t.Parallel()
+	empty, err := evolve.New(evolve.Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		view *evolve.View
+		want string
+	}{
+		"not read":       {&evolve.View{}, `"other":"window_seat: true"`},
+		"cannot be read": {nil, `"other":"window_seat: true"`},
+		"read":           {empty.View(), "E_INPUT_SCHEMA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			desk := r.desk(sdsi.DeskConfig{Unknown: template.UnknownRefused}, tram(t, "tram_v1"))
+			desk.Learn(has{c.view})
+			r.serve(desk, sells, nil)
+			for range 2 {
+				contains(t, "an exchange", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true}}`), c.want)
+			}
+		})
+	}
+}
+
 // A withdrawn key is accepted, with a warning (SDSI 6.2.3): one for each key, because clients
 // decide how many payloads have it.
 func TestAWithdrawnKeyIsWarnedOfOnce(t *testing.T) {
