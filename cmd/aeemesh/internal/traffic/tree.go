@@ -142,6 +142,7 @@ type treeReader struct {
 	root    string // the task to draw from; "": all tasks of the corr
 	seen    int
 	bare    bool // there are no events about it
+	warned  bool // of an envelope with a wrong signature
 
 	began          time.Time // nothing of the tree is older; zero: unknown
 	latest, judged time.Time // of its last event; of the one at which ended was found out

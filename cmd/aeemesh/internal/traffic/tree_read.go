@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -238,7 +239,7 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 		r.app.Log.Debug("no envelope", "err", err)
 		return nil, false
 	}
-	if r.builder == nil && !r.recognize(e) {
+	if r.forged(e, at) || r.builder == nil && !r.recognize(e) {
 		return nil, false
 	}
 	changed := r.builder.Event(at, e)
@@ -246,6 +247,19 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 		r.latest = at
 	}
 	return e, changed
+}
+
+// forged reports whether an envelope has a wrong signature: the tree has nothing of it.
+func (r *treeReader) forged(e *envelope.Envelope, at time.Time) bool {
+	v := Vouch(r.ring, e, at)
+	if v.wrong() {
+		level := slog.LevelDebug
+		if !r.warned { // others may send any number of them
+			r.warned, level = true, slog.LevelWarn
+		}
+		r.app.Log.Log(context.Background(), level, "an envelope with a wrong signature is passed over", "id", e.ID, "from", e.From, "intent", e.Intent, "kid", v.kid, "code", string(v.err))
+	}
+	return v.wrong()
 }
 
 // mentions reports whether JSON may contain a text in the spelling of inJSON. JSON with escapes

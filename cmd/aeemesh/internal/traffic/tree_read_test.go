@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -33,6 +36,62 @@ func TestATreeHasEventsInEverySpelling(t *testing.T) {
 		_, changed := r.take(time.Now(), []byte(strings.Replace(string(plain), `"corr-0001"`, `"`+spelling+`"`, 1)))
 		if want := spelling != "corr-0002"; changed != want {
 			t.Errorf("corr %s: taken %t, want %t", spelling, changed, want)
+		}
+	}
+}
+
+// An envelope with a wrong signature is not part of a tree: no event, and no stored answer. One
+// without a signature, or by a key that is not known here, is.
+func TestATreeHasNothingWithAWrongSignature(t *testing.T) {
+	t.Parallel()
+	signer, key, err := sign.NewKey("a", sign.Ed25519, "agent.a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, _, err := sign.NewKey("b", sign.Ed25519, "agent.a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := &sign.Ring{}
+	if err := ring.Put(sign.Local, key); err != nil {
+		t.Fatal(err)
+	}
+	a := &session.App{Log: slog.New(slog.DiscardHandler)}
+	for name, c := range map[string]struct {
+		by     *sign.Signer
+		change bool
+		taken  bool
+	}{
+		"unsigned": {nil, false, true}, "signed": {signer, false, true}, "changed": {signer, true, false}, "an unknown key": {stranger, false, true},
+	} {
+		now := time.Now()
+		made := func(e *envelope.Envelope) []byte {
+			e.Corr = "corr-0001"
+			if c.by != nil {
+				if err := c.by.Sign(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			data, err := e.AppendJSON(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.change {
+				data = []byte(strings.Replace(string(data), "right", "wrong", 1))
+			}
+			return data
+		}
+		r := &treeReader{app: a, ring: ring, wanted: "corr-0001", quick: inJSON("corr-0001")}
+		_, changed := r.take(now, made(envelope.New(envelope.TypeEvent, "agent.a", "bus.mesh.task", intents.TaskStarted, json.RawMessage(`{"task":"task-0001","instance":"right"}`))))
+		if changed != c.taken || (r.builder != nil) != c.taken {
+			t.Errorf("%s: the event is taken: %v", name, changed)
+		}
+		r.builder = tree.New("corr-0001")
+		reply := envelope.New(envelope.TypeResult, "agent.a", "human.ada", "agent.ask", json.RawMessage(`{"text":"right"}`))
+		reply.ReplyTo = "task-0001"
+		r.add(nil, treeRecord{task: "task-0001", reply: &jetstream.Message{Time: now, Data: made(reply)}})
+		if n := r.builder.Tree(now).Nodes; (len(n) == 1 && n[0].State == tree.Done) != c.taken {
+			t.Errorf("%s: the answer is taken: %+v", name, n)
 		}
 	}
 }

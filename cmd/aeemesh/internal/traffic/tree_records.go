@@ -126,7 +126,7 @@ func (r *treeReader) add(runs *runs.Store, f treeRecord) {
 	case f.run != nil:
 		r.addRun(runs, *f.run)
 	case f.reply != nil:
-		if reply, err := envelope.ParseStored(f.reply.Data); err == nil {
+		if reply, err := envelope.ParseStored(f.reply.Data); err == nil && !r.forged(reply, f.reply.Time) {
 			r.builder.Answer(f.task, f.reply.Time, reply)
 		}
 	}
@@ -241,6 +241,9 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	reply, err := envelope.ParseStored(msg.Data)
 	if err != nil {
 		return err
+	}
+	if r.forged(reply, msg.Time) {
+		return nil
 	}
 	r.found(reply.Corr, r.wanted)
 	r.builder.Answer(r.wanted, msg.Time, reply)

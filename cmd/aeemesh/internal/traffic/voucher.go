@@ -45,16 +45,21 @@ func Vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) Voucher {
 
 // Words describes the result; "" without a signature.
 func (v Voucher) Words() string {
-	switch v.err {
-	case "":
-		if v.kid == "" {
-			return ""
-		}
-		return "signed " + v.kid
-	case envelope.CodeKeyUnknown, envelope.CodeSigUncheckable:
+	switch {
+	case v.wrong():
+		return "says it is signed by " + v.kid + " (not so: " + string(v.err) + ")"
+	case v.err != "":
 		return "says it is signed by " + v.kid + " (not verified)"
+	case v.kid == "":
+		return ""
 	}
-	return "says it is signed by " + v.kid + " (not so: " + string(v.err) + ")"
+	return "signed " + v.kid
+}
+
+// wrong reports whether the signature is known not to be the sender's. It may be right if its key is
+// not known here.
+func (v Voucher) wrong() bool {
+	return v.err != "" && v.err != envelope.CodeKeyUnknown && v.err != envelope.CodeSigUncheckable
 }
 
 // voucherRing returns a ring with the keys of the directory and, with
