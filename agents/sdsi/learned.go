@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -250,7 +251,6 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if json.Unmarshal(result, &members) != nil || members[template.SuggestionMember] != nil {
 		return result // the agent has added a suggestion of its own
 	}
-	l.recordSent(patches)
 	separator := ","
 	if len(members) == 0 {
 		separator = ""
@@ -261,7 +261,12 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	}
 	out := append([]byte(nil), result[:end]...)
 	out = append(out, separator+`"`+template.SuggestionMember+`":`...)
-	return append(append(out, raw...), '}')
+	out = append(append(out, raw...), '}')
+	if l.desk.intents.Validate(l.v.handled, intents.Result, out) != nil { // the response schema has no room for it
+		return result
+	}
+	l.recordSent(patches)
+	return out
 }
 
 // news removes the patches of keys that the payload has, and of deprecated keys: a client gets

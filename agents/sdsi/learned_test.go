@@ -106,6 +106,23 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 			t.Errorf("%s: %s, want %s", payload, got, want)
 		}
 	}
+	// A result that is sent fits the response schema (SDSI 3.2).
+	for schema, want := range map[string]bool{
+		`{"type":"object"}`: true,
+		`{"additionalProperties":false,"properties":{"ticket":{},"intent":{},"input":{}}}`:                               false,
+		`{"additionalProperties":false,"properties":{"ticket":{},"intent":{},"input":{},"schema_update_suggestion":{}}}`: true,
+		`{"$ref":"#/$defs/closed","$defs":{"closed":{"maxProperties":3}}}`:                                               false,
+	} {
+		r, closed := newRig(t, false), tram(t, "tram_v1")
+		closed.ResponseSchema = json.RawMessage(schema)
+		desk := r.desk(sdsi.DeskConfig{}, closed)
+		desk.Learn(has{p.View()})
+		r.serve(desk, sells, nil)
+		got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","other":"a kayak"}}`)
+		if contains(t, schema, got, `"ticket":"T1"`); strings.Contains(got, template.SuggestionMember) != want {
+			t.Errorf("%s: %s, with a suggestion: want %v", schema, got, want)
+		}
+	}
 }
 
 // A client that sends all optional keys, as null if it has no value, uses none of them: null counts
