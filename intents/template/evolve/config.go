@@ -35,8 +35,8 @@ type Config struct {
 	MaxKeys int `json:"max_keys,omitempty"`
 	// Trial is how long a key is on trial. Default 7 days.
 	Trial Duration `json:"trial,omitempty"`
-	// Window is how long metrics are kept, and how long a trial may take without a decision.
-	// Default 30 days.
+	// Window is how long metrics are kept, and how long a trial may take without a decision. It is
+	// at least Trial. Default 30 days.
 	Window Duration `json:"window,omitempty"`
 	// Grace is how long a deprecated key stays in the template. Default 14 days.
 	Grace Duration `json:"grace,omitempty"`
@@ -151,6 +151,9 @@ func (c Config) WithDefaults() (Config, error) {
 	whole("max_keys", &c.MaxKeys, 50, 1, 100)
 	duration("trial", &c.Trial, 7*day, time.Second, year)
 	duration("window", &c.Window, 30*day, time.Second, year)
+	if c.Window < c.Trial {
+		bad = append(bad, fmt.Errorf("window: %v is less than trial, %v", time.Duration(c.Window), time.Duration(c.Trial)))
+	}
 	duration("grace", &c.Grace, 14*day, time.Second, year)
 	duration("compat", &c.Compat, 30*day, time.Second, year)
 	duration("retire", &c.Retire, 90*day, time.Second, year)

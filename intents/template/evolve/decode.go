@@ -20,6 +20,9 @@ func Open(raw []byte) (*Pool, error) {
 	if err := json.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("stored pool: %w", err)
 	}
+	if r := &written.Rules; r.Window != 0 { // workers accepted a shorter one before
+		r.Window = max(r.Window, r.Trial)
+	}
 	return Decode(raw, written.Rules)
 }
 

@@ -1028,10 +1028,19 @@ func TestEventsAreToldOnce(t *testing.T) {
 
 func TestConfigs(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []Config{{Similarity: 2}, {HalfLife: -1}, {MinClients: 1}, {Approve: "none"}, {PromoteUsage: 0.01}, {MaxBytes: 1}, {Anonymity: 1}} {
+	for _, bad := range []Config{{Similarity: 2}, {HalfLife: -1}, {MinClients: 1}, {Approve: "none"}, {PromoteUsage: 0.01}, {MaxBytes: 1}, {Anonymity: 1}, {Trial: Duration(31 * day)}, {Window: Duration(6 * day)}} {
 		if _, err := New(bad, "x"); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
+	}
+	// A pool that an earlier release has stored with such rules can still be looked at.
+	raw, err := newPool(t, Config{}).Encode(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, _ := strings.Cut(string(raw), `"window":"720h0m0s"`)
+	if _, err := Open([]byte(before + `"window":"1h0m0s"` + after)); err != nil || after == "" {
+		t.Errorf("%s: %v", raw, err)
 	}
 }
 
