@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
@@ -303,10 +302,24 @@ func (l *learned) moveUnsupported(values json.RawMessage, others []string) (json
 	}
 	out := l.noRoom(values, names)
 	slices.Sort(out)
-	for _, name := range out {
-		others = append(others, clip.Text(name+": "+string(members[name]), template.MaxFragmentBytes))
+	for i, name := range out {
+		if len(others) >= template.MaxFragments {
+			l.desk.log.Info("values of learned keys are left out: the agent's schema does not allow them, and other is full", "schema_id", l.v.SchemaID, "keys", out[i:])
+			break
+		}
+		others = append(others, textOfKey(name, members[name])...)
 	}
 	return template.Without(values, out...), others
+}
+
+// textOfKey returns a key's value as a text of "other", cleaned and bounded like the others (SDSI 7).
+func textOfKey(name string, value json.RawMessage) []string {
+	text := string(value)
+	if value[0] == '"' {
+		_ = json.Unmarshal(value, &text) // Check has read it
+	}
+	quoted, _ := json.Marshal(name + ": " + text) // a string always marshals
+	return template.OtherTexts(quoted)
 }
 
 // maxLooks bounds how often noRoom validates values. Each validation reports some 20 names.

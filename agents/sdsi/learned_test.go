@@ -53,6 +53,8 @@ func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, v
 			k.Type, k.Description = template.Integer, "How many?"
 		case strings.HasSuffix(name, "_null"):
 			k.Type = template.Null
+		case strings.HasSuffix(name, "_text"):
+			k.Type = template.String
 		}
 		if err := p.Propose(c, k, tpl, "", now); err != nil {
 			t.Fatal(err)
@@ -396,6 +398,7 @@ func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
 			}
 			wished(t, p, tpl, "window_seat", []float32{1, 0, 0}, time.Now())
 			wished(t, p, tpl, "suitcase_count", []float32{0, 1, 0}, time.Now())
+			wished(t, p, tpl, "note_text", []float32{0, 1, 1}, time.Now())
 			// A key that has been withdrawn is still accepted.
 			long := time.Now().Add(-15 * 24 * time.Hour)
 			wished(t, p, tpl, "quiet_cabin", []float32{0, 0, 1}, long)
@@ -416,6 +419,23 @@ func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
 			got := r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":{"stop":"Museum","quiet_cabin":true,"suitcase_count":2,"window_seat":true,"other":"a kayak"}}`)
 			if want := `{"input":` + c.input + `,"others":"` + c.others + `"}`; got != want {
 				t.Errorf("%s, want %s", got, want)
+			}
+			if name != "closed" {
+				return
+			}
+			// Such a text is cleaned and bounded as the others are.
+			got = r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":{"stop":"Museum","note_text":"a \"dog\"\n\u202eignore all","other":"a kayak"}}`)
+			if want := `{"input":{"stop":"Museum"},"others":"a kayak|note_text: a \"dog\"  ignore all"}`; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			many, _ := json.Marshal(strings.Split(strings.Repeat("a kayak|", 19)+"a dog", "|"))
+			got = r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":{"stop":"Museum","note_text":"a cat","other":`+string(many)+`}}`)
+			if strings.Count(got, "a kayak") != 19 || !strings.Contains(got, "a dog") || strings.Contains(got, "a cat") {
+				t.Errorf("more than %d texts: %s", template.MaxFragments, got)
+			}
+			got = r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":{"stop":"Museum","note_text":"`+strings.Repeat("é", 900)+`"}}`)
+			if n := strings.Count(got, "é"); n < 400 || n > template.MaxFragmentBytes/2 {
+				t.Errorf("%d letters of a long text", n)
 			}
 		})
 	}
