@@ -2,6 +2,7 @@ package agents
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -183,5 +184,62 @@ func TestMaxIterationsHoldsForTheWholeRun(t *testing.T) {
 		} else if want != "" {
 			t.Errorf("after %s turns: no error, want %s", turns, want)
 		}
+	}
+}
+
+// A run goes on under the system prompt of the worker that has it: constraints that were deployed
+// while it waited hold, and not those of the mesh from which it was transferred.
+func TestAResumedRunIsUnderThisWorkersPrompt(t *testing.T) {
+	t.Parallel()
+	handed := "\n\n" + fmt.Sprintf(handedPrompt, "human.ada")
+	for name, c := range map[string]struct {
+		first   []model.Message // before the task
+		handed  bool
+		renewed bool
+	}{
+		"another prompt":                   {[]model.Message{model.System("old")}, false, true},
+		"no prompt":                        {nil, false, true},
+		"another prompt, delegated":        {[]model.Message{model.System("old" + handed)}, true, true},
+		"a prompt of another agent's also": {[]model.Message{model.System("old"), model.System("foreign")}, false, true},
+		"the same prompt":                  {[]model.Message{model.System("SELF")}, false, false},
+		"the same prompt, delegated":       {[]model.Message{model.System("SELF" + handed)}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkbench(t, Options{}, modeltest.Turn{Calls: []model.ToolCall{wish("1", "lint")}}, modeltest.Turn{Text: "done"})
+			for i := range c.first {
+				c.first[i].Content = strings.ReplaceAll(c.first[i].Content, "SELF", w.loop.system)
+			}
+			cp := w.begin()
+			r := &progress{phase: phaseModel, messages: append(c.first, model.User("go"))}
+			if err := r.save(cp); err != nil {
+				t.Fatal(err)
+			}
+			for i := range cp.Doc.Conversation {
+				cp.Doc.Conversation[i].Timestamp = "2026-01-01T00:00:01Z"
+			}
+			p := newPaper(t, cp)
+			if _, err := w.work(p); err != nil {
+				t.Fatal(err)
+			}
+			want := w.loop.system
+			if c.handed {
+				want += handed
+			}
+			asked := w.model.Requests()[0].Messages
+			if asked[0].Role != model.RoleSystem || asked[0].Content != want || len(asked) != max(1, len(c.first))+1 {
+				t.Errorf("the model was asked %+v", asked)
+			}
+			kept := p.next().Doc.Conversation
+			if kept[0].Content != want || (kept[0].Timestamp == "2026-01-01T00:00:01Z") == c.renewed {
+				t.Errorf("the first message that is stored is %+v", kept[0])
+			}
+			if task := kept[len(asked)-1]; task.Content != "go" || task.Timestamp != "2026-01-01T00:00:01Z" {
+				t.Errorf("the task that is stored is %+v", task)
+			}
+			if len(p.steps) == 0 || p.steps[0].Kind != state.StepModel {
+				t.Errorf("steps %+v", p.steps)
+			}
+		})
 	}
 }

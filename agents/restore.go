@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -23,8 +24,11 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 	r.usage = cp.Mesh.Usage
 	if len(cp.Mesh.Loop) == 0 {
 		r.adopt(cp, system)
-	} else if err := r.load(cp); err != nil {
-		return err
+	} else {
+		if err := r.load(cp); err != nil {
+			return err
+		}
+		r.setPrompt(task, system)
 	}
 	// Reject a conversation that no provider accepts here, where the error can
 	// name the wrong message, and not at the provider.
@@ -35,6 +39,25 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 		r.loadCalls(task, cp)
 	}
 	return l.loadMemory(ctx, task, r, cp)
+}
+
+// setPrompt makes system the first message of a run that began under another system prompt: of
+// another version of the document, or on another mesh. This worker's constraints hold from here on
+// (AAIF, Security Considerations).
+func (r *run) setPrompt(task *mesh.Task, system string) {
+	has := r.messages[0].Role == model.RoleSystem
+	if has && isHanded(r.messages[0].Content) {
+		system += handedBy(task)
+	}
+	switch {
+	case !has:
+		r.messages = slices.Insert(r.messages, 0, model.System(system))
+	case r.messages[0].Content != system:
+		r.messages[0] = model.System(system)
+	default:
+		return
+	}
+	r.rewrite = true
 }
 
 // load reads the state that save wrote.

@@ -141,8 +141,11 @@ func (r *progress) save(cp *state.Checkpoint) error {
 		keep, before = 0, cp.Doc.Conversation
 	}
 	cp.Truncate(keep)
-	for _, m := range r.messages[keep:] {
+	for i, m := range r.messages[keep:] {
 		cp.Append(m, now, estimate(&m))
+		if i == 1 && len(before) > 0 && before[0].Role == aaif.MessageSystem && before[0].Content != m.Content {
+			before = before[1:] // the system prompt that was replaced
+		}
 		if len(before) > 0 && string(before[0].Role) == string(m.Role) && before[0].Content == m.Content {
 			cp.Doc.Conversation[len(cp.Doc.Conversation)-1].Timestamp = before[0].Timestamp
 			before = before[1:]
