@@ -5,15 +5,20 @@ package agents_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // cancelled sends a task, cancels it as soon as the program has it, and returns
@@ -164,4 +169,55 @@ func TestProgramThatDiedLeavesNoPlaceTaken(t *testing.T) {
 	}
 	syscall.Kill(pid.PID, syscall.SIGKILL)
 	w.echoOnceFree()
+}
+
+// A task that has timed out keeps its slot while the program works on it: no worker begins
+// another one beyond the agent's concurrency (AAIF, Runtime Configuration). Its sender has
+// its answer at the deadline all the same.
+func TestATaskThatTimedOutKeepsItsSlotWhileTheProgramWorks(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t) // the shortest timeout_seconds is a second
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable=%v", durable), func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			serve := func(opts agents.Options) {
+				opts.As = entity
+				a := newAgent(t, doc(t, `"runtime": {"timeout_seconds": 1, "concurrency": 1, "max_retries": 0}`), opts)
+				ready := make(chan struct{})
+				a.Ready = func() { close(ready) }
+				l.host(a, func(d *mesh.Durable) { d.Slots = slot.NewStore(l.js(l.conn), subject.Map{}, time.Minute) })
+				<-ready
+			}
+			p := newProgram(t, "serve", func(c *program.Config) { c.Linger = time.Hour })
+			serve(agents.Options{Program: p})
+			reply, err := l.ask(false, entity, do("pid", ""))
+			var pid struct{ PID int }
+			if err != nil || json.Unmarshal(reply.Payload, &pid) != nil {
+				t.Fatalf("got %v, %v", reply, err)
+			}
+			if _, err := l.ask(durable, entity, do("hold", "")); err == nil || envelope.AsError(err).Code != envelope.CodeTimeout {
+				t.Fatalf("got %v", err)
+			}
+			if n := p.Health().Details["in_flight"]; n != 1 {
+				t.Fatalf("%v in flight, want 1", n)
+			}
+			serve(agents.Options{Handler: answering(`{"text":"second"}`)})
+			var wg sync.WaitGroup
+			for range 12 { // some to each worker
+				task := l.task(entity, do("echo", "early"), `{"timeout_ms":500}`)
+				wg.Go(func() {
+					if reply, err := l.client.Send(l.ctx(), task, mesh.SendOptions{}); err == nil {
+						t.Errorf("answered %s beside the task under way", reply.Payload)
+					}
+				})
+			}
+			wg.Wait()
+			syscall.Kill(pid.PID, syscall.SIGKILL)
+			until(t, "the slot is free", func() bool {
+				_, err := l.ask(false, entity, do("echo", "free"))
+				return err == nil
+			})
+		})
+	}
 }

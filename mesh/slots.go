@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -55,10 +56,23 @@ func (l *lane) enterSlot(t *Task, patience time.Duration) error {
 	return err
 }
 
+// leaveSlot frees the task's slot, unless [Task.HoldSlot] keeps it. It is called once when the
+// handler has returned, and once for each HoldSlot.
 func (l *lane) leaveSlot(t *Task) {
-	if l.slots != nil {
+	if l.slots != nil && t.slotHolds.Add(-1) < 0 {
 		l.slots.Leave(t)
 	}
+}
+
+// HoldSlot keeps the task's slot of [Agent.MeshConcurrency] until release is called, also after the
+// handler has returned: for a handler whose work goes on elsewhere after the task has ended. It may
+// be called while the handler runs. A worker that stops frees all its slots.
+func (t *Task) HoldSlot() (release func()) {
+	if t.host == nil || t.host.joined() == nil {
+		return func() {}
+	}
+	t.slotHolds.Add(1)
+	return sync.OnceFunc(func() { t.host.durable.leaveSlot(t) })
 }
 
 // slotLost ends a task whose slot was lost: a live task fails, a durable one is released.

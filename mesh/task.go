@@ -99,6 +99,8 @@ type Task struct {
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places
 
+	slotHolds atomic.Int32 // calls of HoldSlot that are not released; below 0: the handler has returned, too
+
 	counted bool // its answer is in the stats; only for the caller for which claim returned true
 
 	classified bool     // class has been called

@@ -21,8 +21,9 @@ type flight struct {
 
 	streamed streamed
 
-	until  time.Time   // when the task gives up its place, if it lingers
-	giveUp *time.Timer // set with until
+	until    time.Time   // when the task gives up its place, if it lingers
+	giveUp   *time.Timer // set with until
+	freeSlot func()      // set with until
 }
 
 type outcome struct {
@@ -54,8 +55,9 @@ func died() *envelope.Error {
 }
 
 // do gives the task to the process, sends what it streams, and waits for the answer.
-func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) error, line []byte) (json.RawMessage, error) {
-	f, err := x.enter(id, emit)
+func (x *process) do(ctx context.Context, task *mesh.Task, line []byte) (json.RawMessage, error) {
+	id := task.Envelope.ID
+	f, err := x.enter(id, task.Emit)
 	if err != nil {
 		return nil, err
 	}
@@ -73,22 +75,22 @@ func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) 
 			x.sendStream(ctx, f) // its last part may have arrived with the answer
 			return o.payload, o.err
 		case <-ctx.Done():
-			x.linger(id, f)
+			x.linger(id, f, task.HoldSlot)
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// linger keeps a task in the table although its sender has its answer, until
-// the program has answered it, too, has ended, or Linger has passed.
-func (x *process) linger(id string, f *flight) {
+// linger keeps a task in the table, and its slot, although its sender has its
+// answer, until the program has answered it, too, has ended, or Linger has passed.
+func (x *process) linger(id string, f *flight, holdSlot func() (release func())) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.flights[id] != f {
 		return
 	}
 	f.over.Store(true)
-	f.until = time.Now().Add(x.p.cfg.Linger)
+	f.until, f.freeSlot = time.Now().Add(x.p.cfg.Linger), holdSlot()
 	f.giveUp = time.AfterFunc(x.p.cfg.Linger, func() {
 		if x.leave(id, f) {
 			x.p.counts.overrun.Add(1)
@@ -166,11 +168,17 @@ func (x *process) leave(id string, f *flight) bool {
 }
 
 func (x *process) remove(id string, f *flight) {
-	if f.giveUp != nil {
-		f.giveUp.Stop()
-	}
+	f.endLinger()
 	delete(x.flights, id)
 	x.ended.add(id)
+}
+
+// endLinger frees what a lingering task keeps.
+func (f *flight) endLinger() {
+	if f.giveUp != nil {
+		f.giveUp.Stop()
+		f.freeSlot()
+	}
 }
 
 // find returns the task that a line refers to. If there is none it returns nil,
@@ -194,9 +202,7 @@ func (x *process) abandon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, f := range x.flights {
-		if f.giveUp != nil {
-			f.giveUp.Stop()
-		}
+		f.endLinger()
 		f.done <- outcome{err: died()}
 	}
 	x.flights = nil

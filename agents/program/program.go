@@ -208,7 +208,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		if proc, err = p.await(ctx, wait.C, proc, durable); err != nil {
 			return nil, err
 		}
-		payload, err := proc.do(ctx, task.Envelope.ID, task.Emit, line)
+		payload, err := proc.do(ctx, task, line)
 		var full *noPlace
 		var on *handsOn
 		switch {
