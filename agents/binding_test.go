@@ -47,6 +47,7 @@ func TestUnhonouredBindingFieldsAreRefusedAtStrictAndRegulated(t *testing.T) {
 	teams := []string{"pipeline", "swarm", "router", "led swarm"}
 	outside := []string{"handler", "program"}
 	none := func(string) bool { return false }
+	notProgram := func(k string) bool { return k != "program" }
 	for name, field := range map[string]struct {
 		pointer, agent, compliance, orchestration string
 		silentPII                                 bool // nothing is said of pii_handling
@@ -70,7 +71,8 @@ func TestUnhonouredBindingFieldsAreRefusedAtStrictAndRegulated(t *testing.T) {
 		"human_in_the_loop":               {pointer: "/agent/compliance/human_in_the_loop", compliance: `"human_in_the_loop": {"enabled": true}`, kept: none, never: func(k string) bool { return k == "led team" }},
 		"human_in_the_loop, not enabled":  {pointer: "/agent/compliance/human_in_the_loop", compliance: `"human_in_the_loop": {"enabled": false}`},
 		"human_in_the_loop and tools":     {pointer: "/agent/compliance/human_in_the_loop", agent: `"tools": [{"name": "lint", "description": "Lints."}]`, compliance: `"human_in_the_loop": {"enabled": true}`, kept: none, never: func(string) bool { return true }},
-		"timeout_seconds and concurrency": {pointer: "/agent/runtime", agent: `"runtime": {"timeout_seconds": 5, "concurrency": 2}`},
+		"timeout_seconds":                 {pointer: "/agent/runtime/timeout_seconds", agent: `"runtime": {"timeout_seconds": 5}`, kept: notProgram},
+		"concurrency":                     {pointer: "/agent/runtime/concurrency", agent: `"runtime": {"concurrency": 2}`, kept: notProgram},
 		"tools without approval":          {pointer: "/agent/tools", agent: `"tools": [{"name": "lint", "description": "Lints."}]`},
 	} {
 		for kind, k := range kinds {

@@ -37,6 +37,18 @@ var delegated = []struct {
 	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "the program or handler has to count its iterations; this runtime cannot"},
 }
 
+// overstayed are the fields of a definition that a program must honour itself:
+// it is not told that a task has ended, and keeps its place and its slot only
+// for [program.Config].Linger after that.
+var overstayed = []struct {
+	pointer string
+	used    func(*aaif.Agent) bool
+	message string
+}{
+	{"/agent/runtime/timeout_seconds", func(a *aaif.Agent) bool { return a.Runtime != nil && a.Runtime.TimeoutSeconds.IsSet() }, "the program has to stop its work by itself: the sender is answered in time, and this runtime cannot abort one of the program's tasks"},
+	{"/agent/runtime/concurrency", func(a *aaif.Agent) bool { return a.Runtime != nil && a.Runtime.Concurrency.IsSet() }, "the program has to stop its work on tasks that have ended: some seconds later this runtime begins others"},
+}
+
 func instructed(a *aaif.Agent) bool { return a.Instructions != "" }
 
 func inMarkdown(a *aaif.Agent) bool { return a.IO != nil && a.IO.Format == aaif.IOMarkdown }
@@ -60,6 +72,11 @@ func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out 
 	if !opts.byModel() {
 		for _, d := range delegated {
 			if d.used(&def.Agent) {
+				note(d.pointer, aaif.SeverityNote, "%s", d.message)
+			}
+		}
+		for _, d := range overstayed {
+			if opts.Program != nil && d.used(&def.Agent) {
 				note(d.pointer, aaif.SeverityNote, "%s", d.message)
 			}
 		}

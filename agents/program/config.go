@@ -49,9 +49,9 @@ type Config struct {
 	// stream are not sent yet. If nothing is sent in that time, the rest of the task's stream is
 	// dropped. Default 10 s.
 	StreamTimeout time.Duration
-	// Linger is how long a cancelled or timed out task keeps its place until
-	// the program has answered it as well, so that the program never has more
-	// tasks than the agent's concurrency. If no place is free because of such
+	// Linger is how long a cancelled or timed out task keeps its place and its
+	// slot until the program has answered it as well, so that the program never
+	// has more tasks than the agent's concurrency in that time. If no place is free because of such
 	// tasks, other tasks get E_BUSY at once, with the rest of Linger as
 	// backoff. Default 5 s.
 	Linger time.Duration

@@ -56,11 +56,12 @@ import (
 //
 // The number of tasks under way is limited by the agent's concurrency. The
 // program is not told when a task is cancelled or times out; its answers to
-// such a task are ignored and counted. The task keeps its place until the
-// program has answered it, or for at most Linger; while no place is free,
-// senders get E_BUSY at once, and the program does not see their tasks. The
-// program must flush its output after each line, and exit when its standard
-// input ends.
+// such a task are ignored and counted. The task keeps its place, and its slot of
+// the agent's limit across the mesh, until the program has answered it, or for
+// at most Linger; while no place is free, senders get E_BUSY at once, and the
+// program does not see their tasks. After Linger the program may have more tasks
+// than the agent's concurrency. The program must flush its output after each
+// line, and exit when its standard input ends.
 //
 // Streams wait in memory until the mesh has sent them, up to MaxLine bytes of a
 // task, while the program's other lines are read. Beyond that its output is not
