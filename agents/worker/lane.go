@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // laneInterval is how often a worker that started without the durable lane
@@ -45,6 +46,9 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	counters := counter.New(js, m)
 	cfg.Durable, cfg.Counters = d, counters
+	if conn := w.conn.Load(); d.Codec.Seal == nil && w.cfg.Options.StateKeys == nil && natsconn.InClear(conn) {
+		w.log.Warn("checkpoints go over the network unencrypted: give the NATS server TLS, or the worker a state key", "server", conn.ConnectedUrlRedacted())
+	}
 	if lacking == nil {
 		w.counters.use(counters)
 		return nil

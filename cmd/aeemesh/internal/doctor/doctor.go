@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/inspect"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // check is one line of the output of "doctor".
@@ -195,21 +195,11 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 // use (TTLs of single messages, and scheduled messages).
 const oldestServer = "2.12.0"
 
-// local reports whether an address is on this machine; an empty address is not.
-func local(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr == ""
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
 func (d *doctor) connection() {
 	c := d.conn
 	how, verdict, hint := "TLS", "ok", ""
 	if _, err := c.TLSConnectionState(); err != nil {
-		if how = "no TLS"; !local(c.ConnectedAddr()) {
+		if how = "no TLS"; natsconn.InClear(c) {
 			verdict, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
 		}
 	}

@@ -24,19 +24,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// A connection without TLS to another machine causes a warning.
-func TestLocalAddresses(t *testing.T) {
-	t.Parallel()
-	for addr, want := range map[string]bool{
-		"": true, "127.0.0.1:4222": true, "[::1]:4222": true,
-		"10.0.0.7:4222": false, "[2001:db8::1]:4222": false, "nats.example:4222": false, "4222": false,
-	} {
-		if got := local(addr); got != want {
-			t.Errorf("%q: %v, want %v", addr, got, want)
-		}
-	}
-}
-
 // faraway dials a server of this machine as if it were on another one.
 type faraway struct{}
 
