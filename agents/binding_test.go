@@ -134,6 +134,48 @@ func TestUnhonouredBindingFieldsAreRefusedAtStrictAndRegulated(t *testing.T) {
 	}
 }
 
+// The window of a Go program's own model is not known unless Options.ContextTokens says it: then
+// min_context_tokens cannot be held, and the safety level decides.
+func TestTheWindowOfGosOwnModelIsNotKnown(t *testing.T) {
+	t.Parallel()
+	const pointer = "/agent/model/min_context_tokens"
+	for _, c := range []struct {
+		level  aaif.SafetyLevel
+		min    int // 0: not declared
+		tokens int
+		accept bool
+		want   string
+	}{
+		{aaif.SafetyMinimal, 9000, 0, false, "warned"}, {aaif.SafetyStandard, 9000, 0, false, "warned"},
+		{aaif.SafetyStrict, 9000, 0, false, "refused"}, {aaif.SafetyRegulated, 9000, 0, false, "refused"},
+		{aaif.SafetyStrict, 9000, 0, true, "warned"},
+		{aaif.SafetyStrict, 9000, 9000, false, "kept"}, {aaif.SafetyStrict, 0, 0, false, "kept"},
+	} {
+		opts := agents.Options{Model: modeltest.New(), ContextTokens: c.tokens}
+		if c.accept {
+			opts.AcceptUnhonoured = []string{pointer}
+		}
+		block := fmt.Sprintf(`"compliance": {"safety_level": %q, "pii_handling": "none"}`, c.level)
+		if c.min > 0 {
+			block += fmt.Sprintf(`, "model": {"min_context_tokens": %d}`, c.min)
+		}
+		a, err := agents.New(doc(t, block), opts)
+		got := "kept"
+		var refusal *agents.Refusal
+		switch {
+		case errors.As(err, &refusal) && strings.Contains(err.Error(), pointer):
+			got = "refused"
+		case err != nil:
+			t.Errorf("%+v: %v", c, err)
+		case counted(a.Notices)[pointer] == 1:
+			got = "warned"
+		}
+		if got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
 // object is a member of that name with these members, "" for none.
 func object(name string, members ...string) string {
 	if members = filled(members...); len(members) == 0 {

@@ -49,7 +49,9 @@ type loop struct {
 func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
 	m, notices, err := resolveModel(def, opts)
 	if err == nil {
-		err = wideEnough(def, opts)
+		var more []aaif.Problem
+		more, err = wideEnough(def, opts)
+		notices = append(notices, more...)
 	}
 	tools, more, toolErr := newToolset(entity, def, opts)
 	notices = append(notices, more...)
@@ -76,12 +78,18 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 // wideEnough refuses a context window that is smaller than the document's min_context_tokens, if
 // the operator has set the window's size (AAIF, LLM Provider Routing, step 4). Options.Models
 // refuses routes whose windows it knows; the offline model and Options.Model are not such routes.
-func wideEnough(def *aaif.Definition, opts Options) error {
+// That of Options.Model is not known if it is not set, so the field is not honoured then.
+func wideEnough(def *aaif.Definition, opts Options) ([]aaif.Problem, error) {
 	m := def.Agent.Model
-	if m == nil || opts.ContextTokens == 0 || m.MinContextTokens.Int64() <= int64(opts.ContextTokens) {
-		return nil
+	switch {
+	case m == nil || m.MinContextTokens.Int64() <= int64(opts.ContextTokens):
+		return nil, nil
+	case opts.ContextTokens > 0:
+		return nil, fmt.Errorf("/agent/model: its context window has %d tokens, and min_context_tokens is %d", opts.ContextTokens, m.MinContextTokens.Int64())
+	case opts.Model == nil:
+		return nil, nil
 	}
-	return fmt.Errorf("/agent/model: its context window has %d tokens, and min_context_tokens is %d", opts.ContextTokens, m.MinContextTokens.Int64())
+	return []aaif.Problem{aaif.Unhonoured("/agent/model/min_context_tokens", aaif.RuleNotHonoured, aaif.SeverityWarning, "the context window of the operator's own model is not known here (Options.ContextTokens)")}, nil
 }
 
 // streams reports whether the agent streams to senders that ask for it: yes,
