@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -40,11 +42,17 @@ func handoffSpan(ctx context.Context, target orchestrate.Member, passContext boo
 		attribute.String("target_agent.id", id), attribute.Bool("pass_context", passContext),
 		attribute.String("gen_ai.agent.name", r.agent), attribute.String("aee.handoff.to", target.Entity)))
 	return ctx, func(err error) {
-		if err != nil {
+		if err != nil && !errors.Is(err, mesh.ErrParked) {
 			fail(span, runError(ctx, err))
 		}
 		span.End()
 	}
+}
+
+// delegationSpan is handoffSpan for a delegation by a program or a Go handler: a
+// [mesh.Agent].OnDelegate.
+func delegationSpan(ctx context.Context, d mesh.Delegation) (context.Context, func(error)) {
+	return handoffSpan(ctx, orchestrate.Member{Entity: clip.Text(d.To, 128)}, d.State != nil)
 }
 
 // afterTurn evaluates the rules after a turn of the model, before the turn has

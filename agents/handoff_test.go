@@ -264,37 +264,59 @@ func TestASealedConversationOpensOnlyWithItsKey(t *testing.T) {
 
 func TestAHandOverHasASpan(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	w.host(newAgent(t, doc(t, handoffs(`{"lang": "always"}`, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("x")), Telemetry: agents.Telemetry{Tracer: provider}}))
-	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(always("done")...)}))
-	if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.payload != `{"text":"done"}` {
-		t.Fatalf("got %+v", got)
-	}
-	find := func(name string) (found tracetest.SpanStub) {
-		until(t, "a span "+name, func() bool {
-			for _, s := range spans.GetSpans() {
-				if s.Name == name {
-					found = s
-					return true
+	program := newProgram(t, "serve", nil)
+	handler := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		c := state.New("agent.triage", task.Envelope.ID, "")
+		c.Append(model.User("Help."), time.Now(), 0)
+		return task.Delegate(ctx, mesh.Delegation{To: "agent.billing", State: c})
+	})
+	for name, c := range map[string]struct {
+		document, payload string
+		opts              agents.Options
+		context           bool
+	}{
+		"by a rule":       {handoffs(`{"lang": "always"}`, ""), `{"text":"Help."}`, agents.Options{Model: modeltest.New(says("x"))}, true},
+		"by a Go handler": {"", `{"text":"Help."}`, agents.Options{Handler: handler}, true},
+		"by a program":    {"", do("handoff", `{"to":"agent.billing"}`), agents.Options{Program: program}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			spans := tracetest.NewInMemoryExporter()
+			c.opts.As, c.opts.Telemetry = "agent.triage", agents.Telemetry{Tracer: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))}
+			w.host(newAgent(t, doc(t, c.document), c.opts))
+			w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(always("done")...)}))
+			if got := w.send("agent.triage", c.payload, sending{}); got.err != nil || got.payload != `{"text":"done"}` {
+				t.Fatalf("got %+v", got)
+			}
+			find := func(name string) (found []tracetest.SpanStub) {
+				for _, s := range spans.GetSpans() {
+					if s.Name == name {
+						found = append(found, s)
+					}
+				}
+				return found
+			}
+			until(t, "the run's span", func() bool { return len(find("aaif.agent.run")) == 1 })
+			run, handed := find("aaif.agent.run")[0], find("aaif.agent.handoff")
+			if len(handed) != 1 {
+				t.Fatalf("%d spans of the delegation", len(handed))
+			}
+			span := handed[0]
+			if span.Parent.SpanID() != run.SpanContext.SpanID() {
+				t.Error("the span is no child of the run's")
+			}
+			for _, want := range []attribute.KeyValue{attribute.String("target_agent.id", "agent.billing"), attribute.Bool("pass_context", c.context)} {
+				if !slices.Contains(span.Attributes, want) {
+					t.Errorf("no %v in %v", want, span.Attributes)
 				}
 			}
-			return false
+			for _, s := range []tracetest.SpanStub{run, span} {
+				if s.Status.Code.String() == "Error" {
+					t.Errorf("%s seems to have failed: %v", s.Name, s.Status)
+				}
+			}
 		})
-		return found
-	}
-	span, run := find("aaif.agent.handoff"), find("aaif.agent.run")
-	if span.Parent.SpanID() != run.SpanContext.SpanID() {
-		t.Error("the span is no child of the run's")
-	}
-	for _, want := range []attribute.KeyValue{attribute.String("target_agent.id", "agent.billing"), attribute.Bool("pass_context", true)} {
-		if !slices.Contains(span.Attributes, want) {
-			t.Errorf("no %v in %v", want, span.Attributes)
-		}
-	}
-	if run.Status.Code.String() == "Error" {
-		t.Errorf("the run seems to have failed: %v", run.Status)
 	}
 }
 

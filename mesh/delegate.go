@@ -87,7 +87,18 @@ func IsDelegated(err error) bool { return errors.Is(err, errDelegated) }
 //
 // Delegate fails with E_TREE_LIMIT if the receiver had the task before, or if the task was
 // delegated Config.MaxHandoffs times already. The handler may then answer the task itself.
-func (t *Task) Delegate(ctx context.Context, h Delegation) (json.RawMessage, error) {
+func (t *Task) Delegate(ctx context.Context, h Delegation) (payload json.RawMessage, err error) {
+	if hook := t.host.OnDelegate; hook != nil {
+		var end func(error)
+		ctx, end = hook(ctx, h)
+		defer func() {
+			if IsDelegated(err) {
+				end(nil)
+				return
+			}
+			end(err)
+		}()
+	}
 	o := &delegation{task: t, Delegation: h}
 	if err := o.prepare(); err != nil {
 		return nil, err

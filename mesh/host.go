@@ -102,6 +102,10 @@ type Agent struct {
 
 	// Signer signs the envelopes that this agent sends; nil: the node's.
 	Signer *sign.Signer
+	// OnDelegate, if set, is called when [Task.Delegate] begins. The context that it returns is that of
+	// the rest, and end is called with the result: nil if the task is delegated, or answered by the
+	// receiver that had to be called.
+	OnDelegate func(ctx context.Context, d Delegation) (_ context.Context, end func(error))
 	// Health is called for aee.status.health and heartbeats; nil: healthy.
 	// It must return at once.
 	Health func() Health
