@@ -243,17 +243,3 @@ func TestAResumedRunIsUnderThisWorkersPrompt(t *testing.T) {
 		})
 	}
 }
-
-// A run without a conversation, which another mesh may send, is an error and no panic.
-func TestARunWithoutAConversationIsRefused(t *testing.T) {
-	t.Parallel()
-	w := newWorkbench(t, Options{}, modeltest.Turn{Text: "done"})
-	cp := w.begin()
-	if err := (&progress{phase: phaseModel, messages: []model.Message{model.User("go")}}).save(cp); err != nil {
-		t.Fatal(err)
-	}
-	cp.Doc.Conversation = nil
-	if _, err := w.work(newPaper(t, cp)); err == nil || len(w.model.Requests()) > 0 {
-		t.Errorf("%v; %d requests", err, len(w.model.Requests()))
-	}
-}

@@ -45,9 +45,6 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 // another version of the document, or on another mesh. This worker's constraints hold from here on
 // (AAIF, Security Considerations).
 func (r *run) setPrompt(task *mesh.Task, system string) {
-	if len(r.messages) == 0 {
-		return // restore refuses it
-	}
 	has := r.messages[0].Role == model.RoleSystem
 	if has && isHanded(r.messages[0].Content) {
 		system += handedBy(task)
