@@ -19,8 +19,8 @@ func IsCommand(intent string) bool {
 }
 
 // Target says what a command applies to: a task by its id, its run by the run's id, or
-// every task of a correlation. One of the three is required; [SteerTask] and [SettleTask]
-// accept no Corr.
+// every task of a correlation. One of the three is required; [SteerTask], [SettleTask] and
+// [MigrateTask] accept no Corr.
 type Target struct {
 	ID   string `json:"id,omitempty"`
 	Run  string `json:"run,omitempty"`
