@@ -208,3 +208,21 @@ func TestManyTasksAreWithdrawnInOnePass(t *testing.T) {
 		t.Errorf("the queue was read %d times", n)
 	}
 }
+
+// While the queue cannot be read, a task that is due is not withdrawn: it may be queued, too.
+func TestATaskIsNotWithdrawnWhileTheQueueCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	task := newTask("agent.ecoh", "code.review", `{}`)
+	if _, err := client.Submit(ctxFor(t), task, mesh.SubmitOptions{After: soon}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the task is due", func() bool { return r.due() == 1 })
+	if err := r.js(r.nc).DeleteStream(ctxFor(t), jetstream.StreamWork); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err == nil || r.due() != 1 {
+		t.Errorf("it is withdrawn: %v, and %d are due", err, r.due())
+	}
+}

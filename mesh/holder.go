@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -14,10 +15,6 @@ import (
 // has a task for nameAfter sends its name to the reply subject, if the sender marked that
 // subject as one on which it expects more than answers. So the sender can watch the holder
 // (internal/holders), and need not wait for the deadline when the holder dies.
-
-// noHolder stands in place of a holder: the worker that named itself has delegated the task, and
-// the receiver may name itself.
-const noHolder = "-"
 
 // nameAfter is how long a worker has a task before it names itself. Most tasks are
 // answered earlier, and so cost no second message.
@@ -42,7 +39,7 @@ func (h *host) unnameHolder(t *Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.named {
-		h.tellHolder(t, noHolder)
+		h.tellHolder(t, holders.None)
 	}
 }
 

@@ -79,12 +79,12 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	ids := seen.New(js, m, cfg.ReplayWindow)
 	bound, err := ids.Bound(asking)
 	switch {
-	case err != nil && use == Auto && noSeen(err):
+	case err != nil && use == Auto && noSeen(ctx, js, err):
 		w.log.Info("ids are remembered by this process alone", "err", err)
 		return nil
 	case err != nil && use == Auto:
-		late := w.newLateSeen(ids, cfg)
-		late.learn(bound, err)
+		late := w.newLateSeen(js, ids, cfg)
+		late.learn(ctx, bound, err)
 		cfg.Seen = late
 		w.later.Go(func() { late.ask(ctx) })
 		return nil
@@ -99,8 +99,18 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 
 // noSeen reports whether an error of the bucket of ids means that the worker has none. After
 // any other error it may have one.
-func noSeen(err error) bool {
-	return errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err)
+func noSeen(ctx context.Context, js natsjs.JetStream, err error) bool {
+	if errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err) {
+		return true
+	}
+	// Where there is no JetStream, a program that subscribes to ">" gets the requests of its API.
+	if has, _ := js.Conn().ConnectedServerJetStream(); has || !js.Conn().IsConnected() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, autoWait)
+	defer cancel()
+	_, err = js.AccountInfo(ctx)
+	return ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded)
 }
 
 // lateSeen is the mesh's replay window for a worker that learns only after its start whether
@@ -108,6 +118,7 @@ func noSeen(err error) bool {
 // memory detects replays. While that is unknown it fails, and the node refuses tasks if it
 // requires signatures.
 type lateSeen struct {
+	js      natsjs.JetStream
 	window  *seen.Window
 	length  time.Duration // of the window
 	insists bool          // signatures are required
@@ -120,8 +131,8 @@ type lateSeen struct {
 // cannot be used.
 type seenState struct{ err error }
 
-func (w *Worker) newLateSeen(window *seen.Window, cfg *mesh.Config) *lateSeen {
-	return &lateSeen{window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
+func (w *Worker) newLateSeen(js natsjs.JetStream, window *seen.Window, cfg *mesh.Config) *lateSeen {
+	return &lateSeen{js: js, window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
 }
 
 func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
@@ -145,22 +156,24 @@ func (s *lateSeen) ask(ctx context.Context) {
 
 // look asks for the bucket once. It reports whether it need not be asked again.
 func (s *lateSeen) look(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.wait)
+	asking, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
-	return s.learn(s.window.Bound(ctx))
+	bound, err := s.window.Bound(asking)
+	return s.learn(ctx, bound, err)
 }
 
 // learn takes an answer of the bucket. It reports whether the bucket need not be asked again.
-func (s *lateSeen) learn(bound time.Duration, err error) bool {
+func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) bool {
 	before := s.known.Load()
 	switch {
 	case err == nil && bound > 0 && s.length > bound:
 		err = &WindowError{s.length, bound}
 		s.log.Warn("the mesh's replay window cannot be used", "err", err)
-		s.known.Store(nil)
+		var known *seenState
 		if s.insists {
-			s.known.Store(&seenState{err})
+			known = &seenState{err}
 		}
+		s.known.Store(known)
 		return true
 	case err == nil:
 		s.known.Store(new(seenState))
@@ -168,7 +181,7 @@ func (s *lateSeen) learn(bound time.Duration, err error) bool {
 			s.log.Warn("the mesh's replay window is used from now on")
 		}
 		return true
-	case noSeen(err):
+	case noSeen(ctx, s.js, err):
 		s.known.Store(nil)
 		s.log.Info("ids are remembered by this process alone", "err", err)
 		return true

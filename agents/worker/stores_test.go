@@ -145,15 +145,24 @@ func TestAReplayWindowThatIsFoundTooShort(t *testing.T) {
 // replay window: nothing is asked again, and no task is refused.
 func TestAMeshWithoutAReplayWindow(t *testing.T) {
 	t.Parallel()
+	const listened = "no JetStream, and a program that listens to all"
 	for name, cfg := range map[string]natsd.Config{
 		"no JetStream": {},
+		listened:       {},
 		"no bucket":    {JetStream: true},
 		"no permission": {JetStream: true, Users: []natsd.User{{Name: "worker", Password: "secret", Permissions: &natsd.Permissions{
 			Publish: natsd.Subjects{Deny: []string{"$JS.API.>"}}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, cfg), nats.UserInfo("worker", "secret")))
+			srv := natstest.Run(t, cfg)
+			if name == listened {
+				nc := natstest.Conn(t, srv)
+				if _, err := nc.Subscribe(">", func(*nats.Msg) {}); err != nil || nc.Flush() != nil {
+					t.Fatal(err)
+				}
+			}
+			js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo("worker", "secret")))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,7 +78,7 @@ func (c *Client) cancelWaiting(ctx context.Context, w *waiting, problem *envelop
 const withdrawTries = 4
 
 // withdraw stores the reply of a task that waits, and removes its messages. It returns moved if a
-// message was no longer in its place. Without an error no worker has drawn one of the others.
+// delayed message was no longer in its place. Without an error no worker has drawn one of the others.
 func (c *Client) withdraw(ctx context.Context, w *waiting, problem *envelope.Error) (moved bool, err error) {
 	if err := c.mayRemove(ctx, w); err != nil {
 		return false, err
@@ -150,7 +150,9 @@ func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (do
 			found.see(s.Data, s.Header, s.ID, nil)
 		}
 		if err == nil {
-			err = c.searchDrawable(ctx, entity, &found)
+			var unread error
+			unread, err = c.searchDrawable(ctx, entity, &found)
+			err = errors.Join(unread, err)
 		}
 		if err != nil {
 			return done, errors.Join(append(failed, err)...)
@@ -238,7 +240,7 @@ const mostHeld = 64 << 20
 // its reply. It also skips a message that was stored under another id than its task's.
 func (s *search) see(data []byte, header nats.Header, id string, at *place) {
 	env, inCBOR, err := wire.Decode(&nats.Msg{Data: data, Header: header}, s.limits)
-	if err != nil || env.To != s.entity || len(subject.Escape(env.ID)) > subject.MaxID {
+	if err != nil || env.Type != envelope.TypeTask || env.To != s.entity || len(subject.Escape(env.ID)) > subject.MaxID {
 		return
 	}
 	if id != "" && env.ID != id || !s.wants(env.ID) {
@@ -266,12 +268,12 @@ func (s *search) see(data []byte, header nats.Header, id string, at *place) {
 	}
 }
 
-// searchDrawable looks among the tasks that are due, and in the queue. A user who may not read the
-// tasks that are due gets those of the queue, and the error.
-func (c *Client) searchDrawable(ctx context.Context, entity string, s *search) error {
-	due, denied := c.cfg.Stores.Queue.Due(ctx, entity)
-	if errors.Is(denied, jetstream.ErrNotFound) {
-		denied = nil
+// searchDrawable looks among the tasks that are due, and in the queue. If those that are due cannot
+// be read, it looks in the queue, and returns the error as unread.
+func (c *Client) searchDrawable(ctx context.Context, entity string, s *search) (unread, err error) {
+	due, unread := c.cfg.Stores.Queue.Due(ctx, entity)
+	if errors.Is(unread, jetstream.ErrNotFound) {
+		unread = nil
 	}
 	for _, d := range due {
 		s.see(d.Data, d.Header, d.ID, &place{seq: d.Seq})
@@ -279,12 +281,12 @@ func (c *Client) searchDrawable(ctx context.Context, entity string, s *search) e
 	for _, priority := range subject.Priorities() {
 		for msg, err := range c.cfg.Stores.Queue.Peek(ctx, priority, entity, 0) {
 			if err != nil {
-				return err
+				return unread, err
 			}
 			s.see(msg.Data, msg.Header, "", &place{priority, msg.Seq})
 		}
 	}
-	return denied
+	return unread, nil
 }
 
 // findWaiting looks for a task that waits, or fails with [jetstream.ErrNotFound]. A user who may not
@@ -297,11 +299,11 @@ func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (*waiti
 	} else if errors.Is(err, jetstream.ErrNotFound) {
 		err = nil
 	}
-	err = errors.Join(err, c.searchDrawable(ctx, entity, &found))
-	if len(found.tasks) > 0 {
+	unread, failed := c.searchDrawable(ctx, entity, &found)
+	if failed == nil && len(found.tasks) > 0 {
 		return found.tasks[0], nil
 	}
-	if err == nil {
+	if err = errors.Join(err, unread, failed); err == nil {
 		err = jetstream.ErrNotFound
 	}
 	return nil, fmt.Errorf("look for task %s of %s: %w", taskID, entity, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -102,6 +103,7 @@ func (c *Client) PersonTasks(ctx context.Context, person string) ([]*PersonTask,
 			asks = append(asks, ask)
 		}
 	}
+	sorted.By(asks, func(a, b *PersonTask) int { return a.Stored.Compare(b.Stored) }) // a signed one may have taken the place of an unsigned one
 	now, err := c.cfg.Stores.Clock.Now(ctx)
 	if err != nil {
 		return nil, err

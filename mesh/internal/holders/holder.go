@@ -12,6 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
+// None stands in place of a holder: the worker that named itself has delegated the task, and the
+// receiver may name itself.
+const None = "-"
+
 // Holder is a worker that has named itself.
 type Holder struct {
 	ping   string        // the ping subject that only this worker answers; "": unknown

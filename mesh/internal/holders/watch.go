@@ -74,7 +74,7 @@ type holderRound struct {
 // Await returns the next message to an exchange that is not a holder's. task is the id of
 // the task that the exchange is about, "" if the sender does not know it. with is the
 // ping subject of the holder that is watched for the exchange. told, if not nil, is called
-// for each message of a holder.
+// when a holder is watched, and when a holder has delegated the task.
 func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *string, told func()) (*nats.Msg, error) {
 	for {
 		msg, err := x.Wait(ctx)
@@ -90,7 +90,7 @@ func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *
 		}
 		hs.Leave(*with, x)
 		*with = hs.join(h, x)
-		if told != nil {
+		if told != nil && (*with != "" || msg.Header.Get(wire.HeaderHolder) == None) {
 			told()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -239,8 +240,15 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 		r.app.Log.Debug("no envelope", "err", err)
 		return nil, false
 	}
-	if r.forged(e, at) || r.builder == nil && !r.recognize(e) {
+	root, ours := r.root, e.Corr == r.corr
+	if r.builder == nil {
+		root, ours = r.recognize(e)
+	}
+	if !ours || r.forged(e, at) {
 		return nil, false
+	}
+	if r.builder == nil {
+		r.found(e.Corr, root)
 	}
 	changed := r.builder.Event(at, e)
 	if changed {
@@ -249,17 +257,19 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	return e, changed
 }
 
-// forged reports whether an envelope has a wrong signature: the tree has nothing of it.
+// forged reports whether an envelope of the tree has a wrong signature: the tree has nothing of it. An
+// envelope whose key was revoked or has expired since stays: its task would vanish.
 func (r *treeReader) forged(e *envelope.Envelope, at time.Time) bool {
 	v := Vouch(r.ring, e, at)
-	if v.wrong() {
+	forged := v.wrong() && v.err != envelope.CodeKeyInvalid
+	if forged {
 		level := slog.LevelDebug
 		if !r.warned { // others may send any number of them
 			r.warned, level = true, slog.LevelWarn
 		}
 		r.app.Log.Log(context.Background(), level, "an envelope with a wrong signature is passed over", "id", e.ID, "from", e.From, "intent", e.Intent, "kid", v.kid, "code", string(v.err))
 	}
-	return v.wrong()
+	return forged
 }
 
 // mentions reports whether JSON may contain a text in the spelling of inJSON. JSON with escapes
@@ -269,30 +279,25 @@ func mentions(data, text []byte) bool {
 }
 
 // recognize reports whether an event belongs to the wanted tree, which is the
-// first that is found.
-func (r *treeReader) recognize(e *envelope.Envelope) bool {
+// first that is found, and the task from which it is drawn; "": from all.
+func (r *treeReader) recognize(e *envelope.Envelope) (root string, ours bool) {
 	var p struct {
 		Task  string `json:"task"`
 		Child string `json:"child"`
 		Run   string `json:"run"`
 	}
 	if json.Unmarshal(e.Payload, &p) != nil || p.Task == "" {
-		return false
+		return "", false
 	}
 	switch r.wanted {
 	case e.Corr:
-		r.found(e.Corr, "")
+		return "", true
 	case p.Task, p.Run:
-		r.found(e.Corr, p.Task)
+		return p.Task, true
 	case p.Child:
-		r.found(e.Corr, p.Child)
-	default:
-		if len(r.wanted) < 6 || len(p.Run) < len(r.wanted) || p.Run[:len(r.wanted)] != r.wanted {
-			return false
-		}
-		r.found(e.Corr, p.Task)
+		return p.Child, true
 	}
-	return true
+	return p.Task, len(r.wanted) >= 6 && strings.HasPrefix(p.Run, r.wanted)
 }
 
 // found sets which tree it is.

@@ -32,7 +32,7 @@ func TestATreeHasEventsInEverySpelling(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, spelling := range []string{"corr-0001", `\u0063orr-0001`, "corr-0002"} {
-		r := &treeReader{quick: inJSON("corr-0001"), builder: tree.New("corr-0001")}
+		r := &treeReader{corr: "corr-0001", quick: inJSON("corr-0001"), builder: tree.New("corr-0001")}
 		_, changed := r.take(time.Now(), []byte(strings.Replace(string(plain), `"corr-0001"`, `"`+spelling+`"`, 1)))
 		if want := spelling != "corr-0002"; changed != want {
 			t.Errorf("corr %s: taken %t, want %t", spelling, changed, want)
@@ -56,6 +56,13 @@ func TestATreeHasNothingWithAWrongSignature(t *testing.T) {
 	if err := ring.Put(sign.Local, key); err != nil {
 		t.Fatal(err)
 	}
+	revoked, key, err := sign.NewKey("c", sign.Ed25519, "agent.a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key.Revoked = true; ring.Put(sign.Local, key) != nil {
+		t.Fatal("the revoked key is not taken")
+	}
 	a := &session.App{Log: slog.New(slog.DiscardHandler)}
 	for name, c := range map[string]struct {
 		by     *sign.Signer
@@ -63,6 +70,7 @@ func TestATreeHasNothingWithAWrongSignature(t *testing.T) {
 		taken  bool
 	}{
 		"unsigned": {nil, false, true}, "signed": {signer, false, true}, "changed": {signer, true, false}, "an unknown key": {stranger, false, true},
+		"a revoked key": {revoked, false, true},
 	} {
 		now := time.Now()
 		made := func(e *envelope.Envelope) []byte {
@@ -82,11 +90,15 @@ func TestATreeHasNothingWithAWrongSignature(t *testing.T) {
 			return data
 		}
 		r := &treeReader{app: a, ring: ring, wanted: "corr-0001", quick: inJSON("corr-0001")}
+		other := envelope.New(envelope.TypeEvent, "agent.a", "bus.mesh.task", intents.TaskStarted, json.RawMessage(`{"task":"task-0001\"","instance":"right"}`))
+		if _, changed := r.take(now, []byte(strings.Replace(string(made(other)), "corr-0001", "corr-0002", 1))); changed || r.warned {
+			t.Errorf("%s: an event of another tree: taken: %v, warned: %v", name, changed, r.warned)
+		}
 		_, changed := r.take(now, made(envelope.New(envelope.TypeEvent, "agent.a", "bus.mesh.task", intents.TaskStarted, json.RawMessage(`{"task":"task-0001","instance":"right"}`))))
 		if changed != c.taken || (r.builder != nil) != c.taken {
 			t.Errorf("%s: the event is taken: %v", name, changed)
 		}
-		r.builder = tree.New("corr-0001")
+		r.found("corr-0001", "")
 		reply := envelope.New(envelope.TypeResult, "agent.a", "human.ada", "agent.ask", json.RawMessage(`{"text":"right"}`))
 		reply.ReplyTo = "task-0001"
 		r.add(nil, treeRecord{task: "task-0001", reply: &jetstream.Message{Time: now, Data: made(reply)}})

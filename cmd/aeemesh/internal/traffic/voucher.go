@@ -56,8 +56,8 @@ func (v Voucher) Words() string {
 	return "signed " + v.kid
 }
 
-// wrong reports whether the signature is known not to be the sender's. It may be right if its key is
-// not known here.
+// wrong reports whether the signature proves nothing: it is not the sender's, or its key is not valid.
+// It may be right if its key is not known here.
 func (v Voucher) wrong() bool {
 	return v.err != "" && v.err != envelope.CodeKeyUnknown && v.err != envelope.CodeSigUncheckable
 }

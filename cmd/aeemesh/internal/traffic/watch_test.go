@@ -103,7 +103,7 @@ func TestLargeEnvelopesAreShown(t *testing.T) {
 	if w.shown != 2 {
 		t.Errorf("%d are shown: %s", w.shown, &diagnostics)
 	}
-	r := &treeReader{app: app, builder: tree.New("c1")}
+	r := &treeReader{app: app, corr: e.Corr, builder: tree.New(e.Corr)}
 	if data, err := e.AppendJSON(nil); err != nil {
 		t.Fatal(err)
 	} else if got, _ := r.take(time.Now(), data); got == nil {
