@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"io"
 	"net"
@@ -18,7 +19,9 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,6 +36,7 @@ type receiver struct {
 	raw     []byte          // all that came
 	keys    map[string]bool // values of the header api-key
 	sources map[string]bool // service.instance.id of the resources
+	clients map[bool]bool   // whether the clients showed certificates
 }
 
 // otlpSpan is a span as it came.
@@ -45,17 +49,30 @@ type otlpSpan struct {
 	Events                  int
 }
 
-func newReceiver(t *testing.T) *receiver {
+func newReceiver(t *testing.T) *receiver { return listen(t, nil) }
+
+// listen serves with TLS if there is a certificate, and then asks clients for theirs.
+func listen(t *testing.T, certificate *tls.Certificate) *receiver {
 	t.Helper()
-	r := &receiver{metrics: map[string]bool{}, keys: map[string]bool{}, sources: map[string]bool{}}
-	web := httptest.NewServer(r)
+	r := &receiver{metrics: map[string]bool{}, keys: map[string]bool{}, sources: map[string]bool{}, clients: map[bool]bool{}}
+	web := httptest.NewUnstartedServer(r)
+	var options []grpc.ServerOption
+	scheme := "grpc://"
+	if certificate == nil {
+		web.Start()
+	} else {
+		asks := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*certificate}, ClientAuth: tls.RequestClientCert}
+		options, scheme = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(asks))}, "grpcs://"
+		web.TLS = asks.Clone()
+		web.StartTLS()
+	}
 	t.Cleanup(web.Close)
 	r.http = web.URL
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := grpc.NewServer()
+	srv := grpc.NewServer(options...)
 	collectortrace.RegisterTraceServiceServer(srv, traceService{r: r})
 	collectormetrics.RegisterMetricsServiceServer(srv, metricsService{r: r})
 	done := make(chan struct{})
@@ -64,12 +81,30 @@ func newReceiver(t *testing.T) *receiver {
 		_ = srv.Serve(l)
 	}()
 	t.Cleanup(func() { srv.Stop(); <-done })
-	r.grpc = "grpc://" + l.Addr().String()
+	r.grpc = scheme + l.Addr().String()
 	return r
+}
+
+// client records whether a client showed a certificate.
+func (r *receiver) client(state *tls.ConnectionState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[state != nil && len(state.PeerCertificates) > 0] = true
+}
+
+func (r *receiver) clientOf(ctx context.Context) {
+	var state *tls.ConnectionState
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			state = &info.State
+		}
+	}
+	r.client(state)
 }
 
 // ServeHTTP takes OTLP over HTTP.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.client(req.TLS)
 	body, err := io.ReadAll(req.Body)
 	if err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/x-protobuf" {
 		http.Error(w, "not OTLP", http.StatusBadRequest)
@@ -108,6 +143,7 @@ type traceService struct {
 }
 
 func (s traceService) Export(ctx context.Context, in *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
+	s.r.clientOf(ctx)
 	s.r.takeSpans(in, key(ctx))
 	return &collectortrace.ExportTraceServiceResponse{}, nil
 }
@@ -118,6 +154,7 @@ type metricsService struct {
 }
 
 func (s metricsService) Export(ctx context.Context, in *collectormetrics.ExportMetricsServiceRequest) (*collectormetrics.ExportMetricsServiceResponse, error) {
+	s.r.clientOf(ctx)
 	s.r.takeMetrics(in, key(ctx))
 	return &collectormetrics.ExportMetricsServiceResponse{}, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,6 +210,65 @@ func TestSpansOfRunsArriveOverOTLP(t *testing.T) {
 			if r.Parent == s.ID {
 				t.Error("an agent that wants no tracing is traced")
 			}
+		}
+	}
+}
+
+// The certificates in OTEL_* variables are for the operator's own collector. A document's
+// collector sees none of them, and is dialled as its URL says, with TLS or without.
+func TestTheOperatorsCertificatesAreForTheOperatorsCollector(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	ca, cert, key := certificates(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, plain, secure := listen(t, &pair), newReceiver(t), listen(t, &pair)
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	endpoints := []string{plain.grpc, plain.http, secure.grpc, secure.http}
+	if err := os.WriteFile(config, []byte("telemetry: {endpoints: ['"+strings.Join(endpoints, "', '")+"']}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + operator.http, "OTEL_EXPORTER_OTLP_CERTIFICATE=" + ca,
+		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=" + cert, "OTEL_EXPORTER_OTLP_CLIENT_KEY=" + key, "SSL_CERT_FILE=" + ca}
+	args := append(theTools(t), "--config", config, reporting(t, "Operators", "{}"))
+	names := []string{"Grpc", "Http", "Grpcs", "Https"}
+	for i, name := range names {
+		args = append(args, reporting(t, name, fmt.Sprintf("{otlp_endpoint: %q}", endpoints[i])))
+	}
+	p := startWorker(t, srv.ClientURL(), env, args...)
+	send := sender(t, srv)
+	for _, name := range append(names, "Operators") {
+		if _, err := send("agent."+strings.ToLower(name), `{"text":"hello"}`); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, p.stderr)
+		}
+	}
+	p.stop()
+
+	for _, c := range []struct {
+		name        string
+		r           *receiver
+		runs        []string
+		certificate bool
+	}{
+		{"the operator's", operator, []string{"Operators"}, true},
+		{"the documents' without TLS", plain, []string{"Grpc", "Http"}, false},
+		{"the documents' with TLS", secure, []string{"Grpcs", "Https"}, false},
+	} {
+		var runs []string
+		for _, s := range c.r.named("aaif.agent.run") {
+			runs = append(runs, s.Attrs["agent.name"].(string))
+		}
+		slices.Sort(runs)
+		if !slices.Equal(runs, c.runs) {
+			t.Errorf("%s collector has the runs of %v, want %v", c.name, runs, c.runs)
+		}
+		if !c.r.metrics["gen_ai.client.token.usage input"] {
+			t.Errorf("%s collector has no metrics: %v", c.name, c.r.metrics)
+		}
+		if len(c.r.clients) != 1 || !c.r.clients[c.certificate] {
+			t.Errorf("%s collector saw a certificate of its client: %v, want %v", c.name, c.r.clients, c.certificate)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
@@ -50,9 +51,10 @@ func (t *Exporters) Collector(u *url.URL) (trace.TracerProvider, metric.MeterPro
 	return c.tracer, c.meter, nil
 }
 
-// newCollector makes exporters that ignore the OTEL_* variables except for
-// batching: headers and certificates there are meant for the operator's own
-// collector. They connect when there is something to export.
+// newCollector makes exporters that ignore the headers and certificates in OTEL_* variables:
+// those are meant for the operator's own collector. The exporters read them all the same, and
+// prefer a certificate to the scheme http, so that each option is set here. They connect when
+// there is something to export.
 func (t *Exporters) newCollector(u *url.URL) (*collector, error) {
 	ctx, none := context.Background(), map[string]string{}
 	base := *u
@@ -67,26 +69,21 @@ func (t *Exporters) newCollector(u *url.URL) (*collector, error) {
 	var metrics sdkmetric.Exporter
 	var err1, err2 error
 	if overGRPC {
-		base.Path = ""
-		to := base.String()
-		traceOpts := []otlptracegrpc.Option{otlptracegrpc.WithHeaders(none), otlptracegrpc.WithEndpointURL(to)}
-		metricOpts := []otlpmetricgrpc.Option{otlpmetricgrpc.WithHeaders(none), otlpmetricgrpc.WithEndpointURL(to)}
+		creds := insecure.NewCredentials()
 		if base.Scheme == "https" {
-			secure := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
-			traceOpts, metricOpts = append(traceOpts, otlptracegrpc.WithTLSCredentials(secure)), append(metricOpts, otlpmetricgrpc.WithTLSCredentials(secure))
+			creds = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 		}
-		traces, err1 = otlptracegrpc.New(ctx, traceOpts...)
-		metrics, err2 = otlpmetricgrpc.New(ctx, metricOpts...)
+		traces, err1 = otlptracegrpc.New(ctx, otlptracegrpc.WithHeaders(none), otlptracegrpc.WithEndpoint(u.Host), otlptracegrpc.WithTLSCredentials(creds))
+		metrics, err2 = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithHeaders(none), otlpmetricgrpc.WithEndpoint(u.Host), otlpmetricgrpc.WithTLSCredentials(creds))
 	} else {
 		client := collectorClient()
-		traces, err1 = otlptracehttp.New(ctx, otlptracehttp.WithHeaders(none), otlptracehttp.WithEndpointURL(signalURL(base, "traces")), otlptracehttp.WithHTTPClient(client))
-		metrics, err2 = otlpmetrichttp.New(ctx, otlpmetrichttp.WithHeaders(none), otlpmetrichttp.WithEndpointURL(signalURL(base, "metrics")), otlpmetrichttp.WithHTTPClient(client))
+		traces, err1 = otlptracehttp.New(ctx, otlptracehttp.WithHeaders(none), otlptracehttp.WithEndpointURL(signalURL(base, "traces")), otlptracehttp.WithTLSClientConfig(nil), otlptracehttp.WithHTTPClient(client))
+		metrics, err2 = otlpmetrichttp.New(ctx, otlpmetrichttp.WithHeaders(none), otlpmetrichttp.WithEndpointURL(signalURL(base, "metrics")), otlpmetrichttp.WithTLSClientConfig(nil), otlpmetrichttp.WithHTTPClient(client))
 	}
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("report to %s: %w", u, err)
 	}
-	tracer := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces), sdktrace.WithResource(t.resource))
-	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)), sdkmetric.WithResource(t.resource))
+	tracer, meter := tracerOf(traces, t.resource), meterOf(metrics, t.resource, nil)
 	return &collector{tracer, meter, []func(context.Context) error{tracer.Shutdown, meter.Shutdown}}, nil
 }
 

@@ -148,7 +148,7 @@ func (t *Exporters) startTraces(ctx context.Context, kind string, console io.Wri
 	if err != nil {
 		return err
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+	provider := tracerOf(exporter, res)
 	t.Tracer = provider
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 	return nil
@@ -172,6 +172,18 @@ func (t *Exporters) startMetrics(ctx context.Context, kind string, console io.Wr
 	if err != nil {
 		return err
 	}
+	provider := meterOf(exporter, res, readers)
+	t.Meter = provider
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+	return nil
+}
+
+func tracerOf(exporter sdktrace.SpanExporter, res *resource.Resource) *sdktrace.TracerProvider {
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+}
+
+// meterOf returns a provider whose metrics go to an exporter, unless it is nil, and to readers.
+func meterOf(exporter sdkmetric.Exporter, res *resource.Resource, readers []sdkmetric.Reader) *sdkmetric.MeterProvider {
 	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
 	if exporter != nil {
 		readers = append(readers, sdkmetric.NewPeriodicReader(exporter))
@@ -179,10 +191,7 @@ func (t *Exporters) startMetrics(ctx context.Context, kind string, console io.Wr
 	for _, r := range readers {
 		options = append(options, sdkmetric.WithReader(r))
 	}
-	provider := sdkmetric.NewMeterProvider(options...)
-	t.Meter = provider
-	t.shutdown = append(t.shutdown, provider.Shutdown)
-	return nil
+	return sdkmetric.NewMeterProvider(options...)
 }
 
 // shut exports what is left and stops the exporters. It may be called twice.
