@@ -83,12 +83,23 @@ func (p *Pool) Reject(key, by, why string, now time.Time) error {
 // ErrUnknownKey is wrapped by the error for a key that the pool does not have.
 var ErrUnknownKey = errors.New("the pool has no such key")
 
-// find returns a key by its name. If several clients have own keys with this name, it prefers one
-// in one of the states.
+// find returns a key by its name. If clients have own keys with this name, it prefers one in one of
+// the states, and then the key for all.
 func (p *Pool) find(key string, states ...State) (found *life, err error) {
+	best := 0
 	for _, l := range p.doc.Lives {
-		if l.Key.Name == key && (found == nil || slices.Contains(states, l.State) && !slices.Contains(states, found.State)) {
-			found = l
+		if l.Key.Name != key {
+			continue
+		}
+		rank := 1
+		if slices.Contains(states, l.State) {
+			rank += 2
+		}
+		if l.Owner == "" {
+			rank++
+		}
+		if rank > best {
+			found, best = l, rank
 		}
 	}
 	if found == nil {

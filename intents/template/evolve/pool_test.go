@@ -898,6 +898,33 @@ func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
 	}
 }
 
+// An operator who names a key decides about the key for all, not about a client's own key of that
+// name, if the decision is possible for both.
+func TestAnOperatorDecidesAboutTheKeyForAll(t *testing.T) {
+	t.Parallel()
+	p, now := newPool(t, Config{Personal: true}), start.Add(11*time.Hour)
+	for i := range 10 {
+		p.says("agent.frequent", wish(1, "suitcases"), start.Add(time.Duration(i)*time.Hour))
+	}
+	propose(t, p, now)
+	many(p, 6, wish(2, "luggage"), now)
+	now = now.Add(time.Hour)
+	if err := p.Propose(p.Ripe(now)[0], template.Key{Name: "suitcases", Type: template.Integer, Description: "How many?"}, base(t), "", now); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Vouch("suitcases", "human.ops", now); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reject("suitcases", "human.ops", "", now); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range p.Keys(now) {
+		if own := k.Owner != ""; own != (k.State == Experimental) || own != (k.Vouched == "") {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
 // No data of a client remains.
 func TestForgetIsWhole(t *testing.T) {
 	t.Parallel()
