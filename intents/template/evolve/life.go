@@ -84,7 +84,7 @@ func (p *Pool) Advance(now time.Time) bool {
 		p.advance(l, now)
 	}
 	for _, l := range slices.Clone(p.doc.Lives) {
-		if l.Owner != "" && slices.ContainsFunc(p.doc.Lives, func(all *life) bool { return all.replaces(l) }) {
+		if slices.ContainsFunc(p.doc.Lives, func(all *life) bool { return all.State == Stable && all.covers(l) }) {
 			p.end(l, KindEnded, "all clients get it", now)
 		}
 	}
@@ -104,22 +104,28 @@ func (p *Pool) Advance(now time.Time) bool {
 // accepted reports whether payloads may have the key.
 func (s State) accepted() bool { return s.advertised() || s == Withdrawn }
 
-// replaces reports whether it is a key for all that takes the place of a client's own key: values of
-// the own key are values of this one.
-func (l *life) replaces(own *life) bool {
-	return l.Owner == "" && !l.Refines && l.State.accepted() && l.Key.Name == own.Key.Name && l.Key.Type == own.Key.Type
+// covers reports whether it is a key for all, on trial or stable, that clients get instead of an own
+// key: values of the own key are values of this one.
+func (l *life) covers(own *life) bool {
+	return l.Owner == "" && own.Owner != "" && !l.Refines && (l.State == Experimental || l.State == Stable) && l.Key.Name == own.Key.Name && l.Key.Type == own.Key.Type
 }
 
-// reaches reports whether a client may send the key: its own one, or one for all, unless the client
-// has an own key of this name and another type.
+// covered reports whether it is a client's own key that the client does not get because of a key for
+// all. The client gets it again if the trial of that key fails.
+func (p *Pool) covered(own *life) bool {
+	return slices.ContainsFunc(p.doc.Lives, func(all *life) bool { return all.covers(own) })
+}
+
+// reaches reports whether a client may send the key: its own one, or one for all, unless the client's
+// own key hides it.
 func (p *Pool) reaches(client string, l *life) bool {
 	return l.Owner == client || l.Owner == "" && !slices.ContainsFunc(p.doc.Lives, func(own *life) bool { return own.hides(l, client) })
 }
 
 // hides reports whether it is a client's own key because of which the client does not get a key for
-// all: its payloads have values of another type.
+// all: its payloads have values of another type, or the key for all is being withdrawn.
 func (l *life) hides(all *life, client string) bool {
-	return l.Owner != "" && l.Owner == client && l.State.accepted() && l.Key.Name == all.Key.Name && l.Key.Type != all.Key.Type && !all.Refines
+	return l.Owner != "" && l.Owner == client && l.State.accepted() && l.Key.Name == all.Key.Name && !all.Refines && !all.covers(l)
 }
 
 func (p *Pool) advance(l *life, now time.Time) {

@@ -828,21 +828,21 @@ func TestAKeyOfAClientsOwn(t *testing.T) {
 	}
 }
 
-// A key for all takes the place of clients' own keys of its name and type. A client whose own key
-// has another type keeps it, because its payloads have values of that type.
+// A stable key for all takes the place of clients' own keys of its name and type; while it is on trial
+// it hides them. A client whose own key has another type keeps it, because its payloads have values
+// of that type.
 func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
 	t.Parallel()
 	me, other := Client("agent.frequent"), Client("agent.other")
 	for name, c := range map[string]struct {
 		all     template.Type
 		approve string
-		keys    int
-		mine    template.Type
+		ends    int // the own keys that end when the key for all is stable
 	}{
-		"of one type":          {template.Boolean, "", 1, template.Boolean},
-		"of two types":         {template.Integer, "", 2, template.Boolean},
-		"approved":             {template.Boolean, "approved", 1, template.Boolean},
-		"waits for a decision": {template.Boolean, "waits", 2, template.Boolean},
+		"of one type":          {template.Boolean, "", 1},
+		"of two types":         {template.Integer, "", 0},
+		"approved":             {template.Boolean, "approved", 1},
+		"waits for a decision": {template.Boolean, "waits", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -870,11 +870,11 @@ func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
 				}
 			}
 			p.Advance(now)
-			if keys := p.Keys(now); len(keys) != c.keys {
-				t.Errorf("%+v", keys)
+			if keys := p.Keys(now); len(keys) != 2 {
+				t.Fatalf("%+v", keys)
 			}
 			v := p.View()
-			for client, want := range map[string]template.Type{me: c.mine, other: c.all} {
+			for client, want := range map[string]template.Type{me: template.Boolean, other: c.all} {
 				if c.approve == "waits" && client == other {
 					want = ""
 				}
@@ -884,17 +884,73 @@ func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
 					t.Errorf("%s gets %q, want %q: %+v", client, k.Type, want, patches)
 				}
 			}
-			if c.keys == 1 || c.approve == "waits" {
+			if c.approve == "waits" {
 				return
 			}
-			// What the client sends and gets is of its own key, and does not count for the other one.
+			// What the client sends and gets is of its own key. It counts for the other one only if the
+			// client gets that one.
 			p.Observe(Observation{ID: "1", Client: me, Keys: []Use{{Key: "suitcases"}}}, now)
 			p.Received(me, []string{"suitcases"})
 			p.Judge("suitcases", me, true, now)
-			if keys := p.Keys(now); keys[0].Metrics.Present != 1 || keys[0].Metrics.Judged != 1 || keys[1].Metrics != (Metrics{UsageFrequency: -1, AlignmentAccuracy: -1, TypeCorrectness: -1, AdoptionRate: -1}) {
+			if keys := p.Keys(now); keys[0].Metrics.Present != 1 || keys[0].Metrics.Judged != 1 || (keys[1].Metrics == (Metrics{UsageFrequency: -1, AlignmentAccuracy: -1, TypeCorrectness: -1, AdoptionRate: -1})) != (c.ends == 0) {
 				t.Errorf("%+v", keys)
 			}
+			p.move(p.doc.Lives[0], Stable, KindPromoted, "", now)
+			raw, err := p.Encode(now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The trial fails: the client gets its own key again.
+			if err := p.Reject("suitcases", "human.ops", "", now); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []State{Deprecated, Withdrawn, Retired} {
+				p.Advance(now)
+				if keys := p.Keys(now); len(keys) != 2 || keys[0].State != Stable || keys[1].State != want {
+					t.Fatalf("%+v, want %s", keys, want)
+				}
+				v := p.View()
+				if k, state := v.Key("suitcases", me); k.Type != template.Boolean || state != Stable || len(v.Patches(base(t), me, now)) != 1 {
+					t.Errorf("after a key for all that is %s the client has the %s key %+v", want, state, k)
+				}
+				now = now.Add(30 * day)
+			}
+			// The trial succeeds: the own key ends.
+			if p, err = Decode(raw, Config{Personal: true}); err != nil {
+				t.Fatal(err)
+			}
+			now = start.Add(12 * time.Hour)
+			p.move(p.doc.Lives[1], Stable, KindPromoted, "", now)
+			p.Advance(now)
+			if keys := p.Keys(now); len(keys) != 2-c.ends {
+				t.Errorf("%+v", keys)
+			}
+			if k, state := p.View().Key("suitcases", me); k.Type != template.Boolean || state != Stable {
+				t.Errorf("the client has the %s key %+v", state, k)
+			}
 		})
+	}
+}
+
+// An own key that a key for all hides takes none of the client's places.
+func TestAHiddenKeyTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	p, now := newPool(t, Config{Personal: true, MaxPersonal: 1, MaxTrials: 2}), start.Add(11*time.Hour)
+	for i := range 10 {
+		p.says("agent.frequent", wish(1, "suitcases"), start.Add(time.Duration(i)*time.Hour))
+	}
+	propose(t, p, now)
+	many(p, 6, wish(2, "luggage"), now)
+	now = now.Add(time.Hour)
+	if err := p.Propose(p.Ripe(now)[0], template.Key{Name: "suitcases", Type: template.Boolean, Description: "Is there luggage?"}, base(t), "", now); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		p.says("agent.frequent", wish(3, "extra legroom"), now.Add(time.Duration(i)*time.Hour))
+	}
+	now = now.Add(10 * time.Hour)
+	if propose(t, p, now); state(p, "extra_legroom", now) != Experimental {
+		t.Errorf("%+v", p.Keys(now))
 	}
 }
 

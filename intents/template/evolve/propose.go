@@ -73,7 +73,7 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 	for _, x := range p.doc.Lives {
 		if x.Owner == "" {
 			all++
-		} else if x.Owner == l.Owner && x.State != Rejected && x.State != Retired {
+		} else if x.Owner == l.Owner && x.State != Rejected && x.State != Retired && !p.covered(x) {
 			own++
 		}
 	}
@@ -148,7 +148,9 @@ func (p *Pool) full(owner string) bool {
 		switch {
 		case l.Refines:
 		case l.Owner != "" && l.State == Experimental:
-			own[l.Owner]++
+			if !p.covered(l) {
+				own[l.Owner]++
+			}
 		case l.Owner == "" && l.State.advertised():
 			keys++
 			if l.State == Experimental {

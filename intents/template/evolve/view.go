@@ -99,7 +99,7 @@ func (v *View) Key(name, client string) (template.Key, State) {
 }
 
 // visible returns the keys for all and the own keys of one client. If two have the same name, it
-// returns the one for all, or the client's own if they have different types.
+// returns the one for all, unless the client's own one hides it.
 func (v *View) visible(client string) (out []life) {
 	for _, l := range v.lives {
 		if l.Owner == "" && !slices.ContainsFunc(v.lives, func(own life) bool { return own.hides(&l, client) }) {
