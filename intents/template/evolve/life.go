@@ -122,10 +122,10 @@ func (p *Pool) reaches(client string, l *life) bool {
 	return l.Owner == client || l.Owner == "" && !slices.ContainsFunc(p.doc.Lives, func(own *life) bool { return own.hides(l, client) })
 }
 
-// hides reports whether it is a client's own key because of which the client does not get a key for
-// all: its payloads have values of another type, or the key for all is being withdrawn.
+// hides reports whether it is an own key that its client gets instead of a key for all: the types
+// differ, or the key for all is being withdrawn. An own key that is withdrawn hides none.
 func (l *life) hides(all *life, client string) bool {
-	return l.Owner != "" && l.Owner == client && l.State.accepted() && l.Key.Name == all.Key.Name && !all.Refines && !all.covers(l)
+	return l.Owner != "" && l.Owner == client && l.State.advertised() && l.Key.Name == all.Key.Name && !all.Refines && !all.covers(l)
 }
 
 func (p *Pool) advance(l *life, now time.Time) {

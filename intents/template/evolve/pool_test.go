@@ -932,6 +932,40 @@ func TestAKeyForAllAndAKeyOfAClientsOwn(t *testing.T) {
 	}
 }
 
+// A client's own key that was withdrawn hides no key for all of another type: its client gets that
+// one, and its values are accepted.
+func TestAWithdrawnKeyOfAClientsOwnHidesNone(t *testing.T) {
+	t.Parallel()
+	me, stored := Client("agent.frequent"), newPool(t, Config{Personal: true})
+	stored.doc.Lives = []*life{
+		{Key: template.Key{Name: "suitcases", Type: template.Boolean, Description: "Is there luggage?"}, Owner: me, State: Stable},
+		{Key: template.Key{Name: "suitcases", Type: template.Integer, Description: "How many?"}, State: Stable},
+	}
+	for _, l := range stored.doc.Lives {
+		l.Since, l.Expires = start.Unix(), start.Add(90*day).Unix()
+	}
+	for state, want := range map[State]template.Type{Stable: template.Boolean, Deprecated: template.Boolean, Withdrawn: template.Integer, Retired: template.Integer} {
+		stored.doc.Lives[0].State = state
+		raw, err := stored.Encode(start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Decode(raw, Config{Personal: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, now := p.View(), start.Add(time.Hour)
+		k, _ := v.Key("suitcases", me)
+		if patches := v.Patches(base(t), me, now); k.Type != want || len(patches) != 1 || patches[0].NewKeys[0].Type != want {
+			t.Errorf("beside an own key that is %s the client has %+v, and gets %+v", state, k, patches)
+		}
+		p.Observe(Observation{ID: "1", Client: me, Keys: []Use{{Key: "suitcases"}}}, now)
+		if counts := p.Keys(now)[1].Metrics.Present == 1; counts != (want == template.Integer) {
+			t.Errorf("beside an own key that is %s the client's values count for the key for all: %v", state, counts)
+		}
+	}
+}
+
 // An own key that a key for all hides takes none of the client's places.
 func TestAHiddenKeyTakesNoPlace(t *testing.T) {
 	t.Parallel()
