@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -90,14 +92,23 @@ func TestAnAgentLearnsWithoutAdapters(t *testing.T) {
 	}
 }
 
-// listing is a server that lists tools.
-type listing []tool.Tool
+// listing is a server that lists tools as soon as it is there.
+type listing struct {
+	tools []tool.Tool
+	there *atomic.Bool
+}
 
-func (l listing) Tools(context.Context) ([]tool.Tool, error) { return l, nil }
-func (listing) Close() error                                 { return nil }
+func (l listing) Tools(context.Context) ([]tool.Tool, error) {
+	if !l.there.Load() {
+		return nil, tool.ErrUnavailable
+	}
+	return l.tools, nil
+}
+func (listing) Close() error { return nil }
 
 // A key that may expose one of an agent's capabilities waits for an operator (SDSI 7): a tool that
-// a server lists under a name of its own, and a member of its team.
+// a server lists under a name of its own, and a member of its team. No key is made before the server
+// has listed its tools: it would wait for an operator, whatever its name.
 func TestKeysThatNameACapabilityWait(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -105,9 +116,10 @@ func TestKeysThatNameACapabilityWait(t *testing.T) {
 	apply(t, js)
 	cfg := config(srv)
 	cfg.Learn = true
+	var there atomic.Bool
 	cfg.Options.Open = func(*aaif.Tool) (tool.Source, error) {
 		does := func(context.Context, json.RawMessage) (json.RawMessage, error) { return json.RawMessage(`1`), nil }
-		return listing{tool.Raw(tool.Definition{Name: "merge_pull_request"}, does), tool.Raw(tool.Definition{Name: "close_issue"}, does)}, nil
+		return listing{[]tool.Tool{tool.Raw(tool.Definition{Name: "merge_pull_request"}, does), tool.Raw(tool.Definition{Name: "close_issue"}, does)}, &there}, nil
 	}
 	cfg.Agents = []worker.Agent{{File: write(t, "coder.json", `{"sc_standard":"SC-006","agent":{"name":"Coder","goal":"x",
 		"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
@@ -156,8 +168,20 @@ func TestKeysThatNameACapabilityWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exchange(t.Context(), "agent.coder", template.Payload{SchemaID: tpl.SchemaID, Payload: json.RawMessage(`{"other":"a kayak"}`)}, sdsi.ExchangeOptions{}); err != nil {
-		t.Fatal(err)
+	exchange := func() error {
+		_, err := c.Exchange(t.Context(), "agent.coder", template.Payload{SchemaID: tpl.SchemaID, Payload: json.RawMessage(`{"other":"a kayak"}`)}, sdsi.ExchangeOptions{})
+		return err
+	}
+	for range 3 {
+		if err := exchange(); err == nil || !strings.Contains(err.Error(), string(envelope.CodeUnavailable)) {
+			t.Fatalf("an agent whose tools are not known has worked: %v", err)
+		}
+	}
+	there.Store(true)
+	for range 2 { // after the first one the agent's tools are known
+		if err := exchange(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := map[string]string{}
 	for len(got) < len(texts) {

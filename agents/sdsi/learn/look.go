@@ -22,7 +22,9 @@ func (p *pool) advance(ctx context.Context) {
 	if p.learner.store.Load() == nil {
 		return
 	}
+	ready := p.learner.cfg.Sensitive.Ready()
 	var ripe []evolve.Cluster
+	var waits bool
 	var late atomic.Bool // advance has returned: apply must not claim a cluster
 	err := p.try(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
 		if late.Load() {
@@ -30,8 +32,12 @@ func (p *pool) advance(ctx context.Context) {
 		}
 		changed := e.Refit(p.template, now)
 		changed = e.Advance(now) || changed
-		ripe = nil
+		ripe, waits = nil, false
 		for _, c := range e.Ripe(now) {
+			if !ready { // the key would wait for an operator, for no other reason
+				waits = true
+				break
+			}
 			if e.Claim(c.ID, now, claimFor) {
 				ripe = append(ripe, c)
 			}
@@ -45,6 +51,10 @@ func (p *pool) advance(ctx context.Context) {
 		}
 		return
 	}
+	if waits && !p.waits {
+		p.log().Warn("no key comes of the pool for now: a server of the agent has not listed its tools yet, and a key may expose one")
+	}
+	p.waits = waits
 	for _, c := range ripe {
 		if ctx.Err() != nil {
 			return

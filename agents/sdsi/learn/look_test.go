@@ -3,6 +3,9 @@ package learn_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A pool that cannot be read does not delay the agent's other pools; its own changes wait.
@@ -73,5 +77,57 @@ func TestAModelIsNotAskedForWhatCannotBeStored(t *testing.T) {
 		m.bad = ""
 		m.mu.Unlock()
 		time.Sleep(time.Minute)
+	})
+}
+
+// While a server of the agent has not listed its tools, no key is made: the wish waits, and neither
+// a model is asked nor an operator.
+func TestAWishWaitsForTheNamesOfCapabilities(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var all atomic.Bool
+		var asked, looked atomic.Int32
+		m, log := &memory{}, &natstest.Buffer{}
+		l, err := learn.New(learn.Config{Entity: ferries, Templates: []*template.Template{ferry(t)}, Pools: m, Embedder: ngrams.Embedder{},
+			Logger:    slog.New(slog.NewTextHandler(log, nil)),
+			Sensitive: evolve.Sensitive{Capabilities: func() ([]string, bool) { looked.Add(1); return nil, all.Load() }},
+			Induce: func(_ context.Context, c evolve.Cluster, _ *template.Template) (template.Key, error) {
+				asked.Add(1)
+				return evolve.Rules(c)
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		for i := range 6 {
+			<-says(l, fmt.Sprint("task", i), client(i), "a window seat please")
+		}
+		keys := func() []evolve.Key {
+			raw, _, _ := m.Get(ctx, ferries, "ferry_booking")
+			p, err := evolve.Open(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.Keys(time.Now())
+		}
+		time.Sleep(10 * time.Minute)
+		if got := keys(); len(got) != 0 || asked.Load() != 0 {
+			t.Errorf("asked %d times: %+v", asked.Load(), got)
+		}
+		if n := looked.Load(); n > 200 {
+			t.Errorf("the pool was updated without a pause: %d times", n)
+		}
+		if n := strings.Count(log.String(), "has not listed its tools"); n != 1 {
+			t.Errorf("the log says %d times that wishes wait:\n%s", n, log)
+		}
+		all.Store(true)
+		time.Sleep(time.Minute)
+		if got := keys(); len(got) != 1 || got[0].State != evolve.Experimental || asked.Load() != 1 {
+			t.Errorf("asked %d times: %+v", asked.Load(), got)
+		}
+		stop()
+		<-ended
 	})
 }

@@ -38,6 +38,8 @@ type pool struct {
 	known    *evolve.Pool
 	revision uint64
 	there    bool // the store has the pool
+
+	waits bool // clusters wait for the names of capabilities; belongs to [Learner.Run]
 }
 
 // A change is a modification of the pool. apply reports whether it has changed anything. If another
@@ -238,7 +240,7 @@ func (p *pool) load(store Pools) error {
 // publish makes the stored state visible to readers.
 func (p *pool) publish() {
 	view := p.known.View()
-	if len(p.known.Ripe(p.learner.cfg.Now())) > 0 {
+	if len(p.known.Ripe(p.learner.cfg.Now())) > 0 && p.learner.cfg.Sensitive.Ready() {
 		select {
 		case p.learner.kick <- struct{}{}:
 		default:

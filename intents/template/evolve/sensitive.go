@@ -22,8 +22,18 @@ type Sensitive struct {
 	Pattern *regexp.Regexp
 	// Capabilities returns the names of the agent's capabilities: its tools and the members of its
 	// team. A key exposes a capability if one of the two names contains all words of the other. all
-	// is false while names are missing: then every key waits. Default: the agent has none.
+	// is false while names are missing: then every key waits for an operator, and a caller should
+	// propose none, see [Sensitive.Ready]. Default: the agent has none.
 	Capabilities func() (names []string, all bool)
+}
+
+// Ready reports whether keys can be checked: the names of all capabilities are known.
+func (s Sensitive) Ready() bool {
+	if s.Capabilities == nil {
+		return true
+	}
+	_, all := s.Capabilities()
+	return all
 }
 
 // Unread returns why a key waits whose script occurs in no list of words, neither the built-in one
