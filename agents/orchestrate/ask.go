@@ -23,7 +23,8 @@ type memberCall struct {
 	member  int                         // the member's index in Plan.Members
 	payload json.RawMessage             // the member's input, unless the document maps another
 	timeout time.Duration               // the time until the context's deadline; 0: the call has no timeout of its own
-	patient time.Duration               // the timeout of a person, who may have longer; 0: the task's remaining time
+	people  time.Time                   // the deadline of people, who may have longer; zero: the task's deadline
+	share   int                         // people without timeout_seconds have this part of the time until then, one in share; 0: all of it
 	silent  time.Duration               // timeout of each attempt of a member without timeout_seconds; 0: timeout
 	plain   bool                        // the payload is sent unchanged: the document's mapping does not apply to this call
 	merge   bool                        // the payload is a synthesizer's: it is not converted to the form of a template
@@ -91,9 +92,10 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		}
 		again, wait := w.again(&at.participant, at.member, &out, problem)
 		if !again || wait >= w.left() {
-			// A member that has used up all of the swarm's time leaves no time
-			// for an escalation.
-			spent := at.participant.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.Asked) >= a.timeout*9/10
+			// A member that has used up all of the swarm's time leaves no time for an escalation.
+			// A person who had a share of it does.
+			shared := a.share > 1 && subject.EntityType(at.member.Entity) == subject.TypeHuman
+			spent := at.participant.Extras.TimeoutSeconds == 0 && !shared && a.timeout > 0 && time.Since(out.Asked) >= a.timeout*9/10
 			ok, err := false, error(nil)
 			if !spent {
 				ok, err = w.escalate(ctx, &at, a, problem)
@@ -179,10 +181,15 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 			c.Intent, c.Payload = intent, shaped
 		}
 	}
-	if a.patient > 0 && subject.EntityType(c.To) == subject.TypeHuman {
-		c.Timeout = a.patient
+	own := x.Timeout()
+	if !a.people.IsZero() && subject.EntityType(c.To) == subject.TypeHuman {
+		share := time.Duration(1)
+		if own == 0 {
+			share = time.Duration(max(a.share, 1))
+		}
+		c.Timeout = max(time.Until(a.people)/share, 1)
 	}
-	if own := x.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
+	if own > 0 && (c.Timeout == 0 || own < c.Timeout) {
 		c.Timeout = own
 	}
 	if out.Tries > 1 {

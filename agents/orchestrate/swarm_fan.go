@@ -236,6 +236,19 @@ func (f *fan) people(ctx context.Context, end error) error {
 	return end
 }
 
+// unanswered returns the number of members that have no outcome. In a sequence a person without
+// timeout_seconds has an equal share of the time that is left for them when the question is sent; the
+// run keeps the time of a question that was sent. Without shares nothing would be left for the members
+// after a person who does not answer.
+func (f *fan) unanswered() (n int) {
+	for _, a := range f.asks {
+		if f.ended(a.slot) == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // untimed is the timeout above which a task counts as having none, because the durable lane's
 // default is thirty days.
 const untimed = 24 * time.Hour
@@ -247,7 +260,10 @@ func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) 
 	late := func() Outcome {
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
 	}
-	a.timeout, a.patient = time.Until(f.until), time.Until(f.days)
+	a.timeout, a.people = time.Until(f.until), f.days
+	if f.inTurn {
+		a.share = f.unanswered()
+	}
 	if a.timeout <= 0 {
 		done <- memberOutcome{out: late()}
 		return

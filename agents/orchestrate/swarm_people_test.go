@@ -246,6 +246,85 @@ func TestMembersInSequenceWaitForAPerson(t *testing.T) {
 	}
 }
 
+// A person in a sequence who does not answer leaves time for the members after them: of the time that
+// is left, each of them has an equal part. A question that was sent keeps its time, also when
+// another worker continues the run.
+func TestAPersonInASequenceLeavesTimeForTheOthers(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	const bob, eve, a = `{"ref":"human.bob","alias":"bob"}`, `{"ref":"human.eve","alias":"eve"}`, `{"ref":"agent.a","alias":"a"}`
+	slow := mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		select { // longer than the second that was left once
+		case <-time.After(2 * time.Second):
+			return json.RawMessage(`{"n":0}`), nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	})
+	for _, tt := range []struct {
+		name, members, extras string
+		asked                 []string // the people, in turn
+		failures              string
+	}{
+		{"one", bob + "," + a, "", []string{"human.bob"}, "bob E_TIMEOUT"},
+		{"two", bob + "," + eve + "," + a, "", []string{"human.bob", "human.eve"}, "bob E_TIMEOUT,eve E_TIMEOUT"},
+		{"one whose part is escalated", bob + "," + a, `"steps":{"bob":{"escalate_to":"human.eve"}}`, []string{"human.bob", "human.eve"}, "bob E_TIMEOUT"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.serve(true, slow, "agent.a")
+			p := plan(t, `{"subagents":[`+tt.members+`],"consensus":{"strategy":"majority_vote"}}`, extras(tt.extras))
+			first := r.serve(true, team(p, nil), boss)
+			task := r.submit(`{"text":"go"}`, `{"timeout_ms":24000}`)
+			for i, person := range tt.asked {
+				ask := r.open(person)
+				if i > 0 {
+					continue
+				}
+				r.waits(task)
+				first.stop()
+				r.serve(true, team(p, nil), boss)
+				if again := r.open(person); !again.Until.Equal(ask.Until) {
+					t.Errorf("%s may answer until %v, and until %v later", person, ask.Until, again.Until)
+				}
+			}
+			got := r.result(task)
+			if got.payload != `{"n":0}` || failures(got.swarm.Failures) != tt.failures {
+				t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
+			}
+		})
+	}
+}
+
+// The time of a person in a sequence is their own timeout, or a share of what is left for members:
+// almost an hour, because nothing follows them.
+func TestTheTimeOfAPersonInASequence(t *testing.T) {
+	t.Parallel()
+	const a, bob, b = `{"ref":"agent.a","alias":"a"}`, `{"ref":"human.bob","alias":"bob"}`, `{"ref":"agent.b","alias":"b"}`
+	for _, tt := range []struct {
+		name, members, extras string
+		want                  time.Duration
+	}{
+		{"the first of three", bob + "," + a + "," + b, "", 20 * time.Minute},
+		{"the second of three", a + "," + bob + "," + b, "", 30 * time.Minute},
+		{"the last of three", a + "," + b + "," + bob, "", time.Hour},
+		{"one with a timeout", bob + "," + a + "," + b, `"steps":{"bob":{"timeout_seconds":2400}}`, 40 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.serve(true, newTally(), "agent.a", "agent.b")
+			r.serve(true, team(plan(t, `{"subagents":[`+tt.members+`]}`, extras(tt.extras)), nil), boss)
+			r.submit(`{"text":"go"}`, `{"timeout_ms":3600000}`)
+			ask := r.open("human.bob")
+			if got := ask.Until.Sub(ask.Stored); got < tt.want-time.Minute || got > tt.want+time.Minute {
+				t.Errorf("bob has %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // A run in which several members of a sequence were called at the same time, by an earlier release,
 // goes on with the first of their answers.
 func TestMembersInSequenceThatWereAllCalledAreAllHeard(t *testing.T) {

@@ -172,7 +172,7 @@ func (t *team) steps() {
 			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
 				m.use(answering)
 			}
-			if s.TimeoutSeconds == 0 && t.person(name) && !t.escalatedTo(name) {
+			if s.TimeoutSeconds == 0 && t.person(name) && !t.escalatedTo(name) && !t.shares(name) {
 				t.warn(extension("steps", name, "escalate_to"), aaif.RuleIgnoredField, "give timeout_seconds", "it has no effect: a person without timeout_seconds has all of the task's time")
 			}
 		}
@@ -185,6 +185,15 @@ func (t *team) steps() {
 func (t *team) person(name string) bool {
 	i, ok := t.byName[name]
 	return ok && strings.HasPrefix(t.members[i].ref, subject.TypeHuman+".")
+}
+
+// shares reports whether a member of a sequence has a share of the time, because other members follow.
+func (t *team) shares(name string) bool {
+	if t.pattern != inTurn {
+		return false
+	}
+	at := slices.Index(t.workers(), t.byName[name])
+	return at >= 0 && at < len(t.workers())-1
 }
 
 // escalatedTo reports whether another step escalates to a member: the member
