@@ -160,15 +160,21 @@ func TestNamesOfPrivateAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// A name that is public when it is looked at, and private when it is used.
+// A name that stands for a permitted address when it is looked up first, and for another when it is
+// looked up again.
 func TestDNSRebindingChangesNothing(t *testing.T) {
 	t.Parallel()
 	var reached, asked atomic.Int32
 	u := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	p := newPolicy(t, Config{Allow: []string{"http://rebind.example:" + u.Port()}, Resolver: nameServer(t, func(string) []netip.Addr {
-		asked.Add(1)
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	})})
+	p := newPolicy(t, Config{
+		Allow: []string{"http://rebind.example:" + u.Port()}, Private: []string{"127.0.0.2"},
+		Resolver: nameServer(t, func(string) []netip.Addr {
+			if asked.Add(1) <= 2 { // one look-up: A and AAAA
+				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}
+			}
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+		}),
+	})
 	target := "http://rebind.example:" + u.Port()
 	if _, err := p.Check(target); err != nil { // no look-up: there is nothing to rebind
 		t.Fatal(err)
@@ -176,8 +182,15 @@ func TestDNSRebindingChangesNothing(t *testing.T) {
 	if asked.Load() != 0 {
 		t.Error("Check resolved the name")
 	}
-	if _, err := get(t, newClient(t, p, Options{}), target); !errors.Is(err, ErrRefused) || reached.Load() != 0 {
-		t.Errorf("%v, reached %d times", err, reached.Load())
+	c := newClient(t, p, Options{})
+	if _, err := get(t, c, target); err == nil || errors.Is(err, ErrRefused) { // the server does not listen on the permitted address
+		t.Errorf("the first: %v; want it connected to 127.0.0.2, in vain", err)
+	}
+	if _, err := get(t, c, target); !errors.Is(err, ErrRefused) {
+		t.Errorf("the second: %v; want it refused", err)
+	}
+	if reached.Load() != 0 {
+		t.Errorf("the server was reached %d times", reached.Load())
 	}
 }
 

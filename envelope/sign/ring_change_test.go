@@ -91,12 +91,16 @@ func TestRotation(t *testing.T) {
 	byOld, byNew := signed(t, oldSigner), signed(t, newSigner)
 
 	stop := make(chan struct{})
-	var wg sync.WaitGroup
+	var wg, verifying sync.WaitGroup
 	for _, e := range []*envelope.Envelope{byOld, byNew} {
+		verifying.Add(1)
 		wg.Go(func() {
 			trusted := e == byOld // the new key is unknown until it is put
-			for {
+			for n := 0; ; n++ {
 				_, err := ring.Verify(e, noon)
+				if n == 0 {
+					verifying.Done()
+				}
 				switch {
 				case err == nil:
 					trusted = true
@@ -112,15 +116,18 @@ func TestRotation(t *testing.T) {
 			}
 		})
 	}
-	for _, step := range []func() error{
-		func() error { return ring.Put(Local, newKey) },
-		func() error { return ring.Put(Shared, newKey) },
-		func() error { return ring.Put(Local, oldKey) },
-		func() error { return ring.Replace(Local, []Key{oldKey, newKey}) },
-		func() error { ring.Delete(Shared, newKey.KID); return nil },
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
+	verifying.Wait()
+	for range 200 {
+		for _, step := range []func() error{
+			func() error { return ring.Put(Local, newKey) },
+			func() error { return ring.Put(Shared, newKey) },
+			func() error { return ring.Put(Local, oldKey) },
+			func() error { return ring.Replace(Local, []Key{oldKey, newKey}) },
+			func() error { ring.Delete(Shared, newKey.KID); return nil },
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	close(stop)
