@@ -123,7 +123,9 @@ func TestTheSecondGuardianProbesSeldom(t *testing.T) {
 	if err := r.nc.PublishRequest(probe.Subject, probe.Reply, probe.Data); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, nc)
+	if _, err := r.nc.Request(probe.Subject, []byte("probe"), patience); err != nil { // a ping, which the worker answers after the probe
+		t.Fatal(err)
+	}
 	settle(t, r.nc)
 	empty(t, "an answer to a probe", answers)
 }

@@ -346,7 +346,7 @@ func TestTypedHandler(t *testing.T) {
 func TestTaskWithoutReplySubjectFromAPersonLandsInTheInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+	w := r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if err := task.EmitText("x"); err != nil {
 			return nil, err
 		}
@@ -371,6 +371,10 @@ func TestTaskWithoutReplySubjectFromAPersonLandsInTheInbox(t *testing.T) {
 	other.From = "agent.other"
 	r.nc.Publish(reviewer, encode(t, other))
 	r.ping(reviewer)
+	if err := w.end(); err != nil { // the handler has returned
+		t.Fatal(err)
+	}
+	settle(t, r.nc)
 	empty(t, "after the answers", inbox)
 	for _, msg := range drained(all) {
 		if msg.Subject == "agent.other" {

@@ -153,6 +153,31 @@ func TestTheOwnerOfRunsIsLookedAfterOnlyIfItDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A second guardian is asked to probe once a second, and does. The first probe may come sooner.
+func TestAWorkerIsProbedAsSeldomAsItAskedFor(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	c := newCrew(t, "a")
+	to, err := probe.Subject("agent.x", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	probes := make(chan *nats.Msg, 100)
+	if _, err := c.conn.ChanSubscribe(to, probes); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	if !c.workers["a"].Asked(Request{From: "x", To: "a", Every: 1000}) {
+		t.Fatal("the request is not answered")
+	}
+	for range 4 {
+		natstest.Within(t, "a probe", probes)
+	}
+	if d := time.Since(asked); d < 2*time.Second {
+		t.Errorf("four probes in %v", d)
+	}
+}
+
 // A worker that needs some time to connect again is not dead before that.
 func TestAWorkerHasTheTimeToConnectAgainThatItAskedFor(t *testing.T) {
 	t.Parallel()
