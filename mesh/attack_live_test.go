@@ -63,7 +63,23 @@ func (a *attack) elsewhere(target string, header nats.Header, body []byte) {
 	if err := sub.Unsubscribe(); err != nil {
 		a.t.Fatal(err)
 	}
-	settle(a.t, a.x)
+	// A stream answers its direct gets in their order, and so does a consumer its pulls once it has
+	// handed out what there is.
+	if _, err := a.x.Request("$JS.API.DIRECT.GET.KV_aee_state."+mine, nil, patience); err != nil {
+		a.t.Fatal(err)
+	}
+	pulled, err := a.admin.Consumer(a.t.Context(), jetstream.StreamWork, "normal-"+subject.Escape(attacker))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	eventually(a.t, "the messages to be handed out", func() bool {
+		info, err := pulled.Info(a.t.Context())
+		return err == nil && info.NumPending == 0
+	})
+	none, err := a.x.Request(next, []byte(`{"batch":1,"group":"topology-6","no_wait":true}`), patience)
+	if err != nil || none.Header.Get("Status") != "404" {
+		a.t.Fatalf("a pull of nothing: %v, %v", none, err)
+	}
 }
 
 // Finding 1 of the security review, what was left of its part c: a worker may make no

@@ -162,9 +162,21 @@ func (h *heldClaim) Put(ctx context.Context, id state.ID, prev uint64, data []by
 }
 
 // A command that comes while a worker claims its run is for that worker: its record has an
-// owner, who does not have the run yet.
+// owner, who does not have the run yet. The worker answers it, and it is not queued, unless the
+// claim takes a third of a second more: so on a busy machine one of several attempts must do.
 func TestACommandWhileARunIsClaimed(t *testing.T) {
 	t.Parallel()
+	for range 5 {
+		if commandedWhileClaimed(t) {
+			return
+		}
+	}
+	t.Error("the command goes over the queue each time")
+}
+
+// commandedWhileClaimed steers a run while it is claimed, and reports whether its worker answers
+// without the queue.
+func commandedWhileClaimed(t *testing.T) bool {
 	r := newDurableRig(t)
 	g := newGate(t)
 	store := &heldClaim{stored: make(chan struct{}), answer: make(chan struct{})}
@@ -173,16 +185,25 @@ func TestACommandWhileARunIsClaimed(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	within(t, "the claim", store.stored)
-	time.AfterFunc(50*time.Millisecond, func() { close(store.answer) })
-	result, err := client.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: task.ID}, Text: "be brief"})
-	if err != nil || !result.Steered {
-		t.Errorf("%+v, %v", result, err)
-	}
+	ctl, queued, steered := r.listen("aee.ctl."+reviewer), r.listen("aee.work.urgent."+reviewer), make(chan struct{})
+	go func() {
+		defer close(steered)
+		result, err := client.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: task.ID}, Text: "be brief"})
+		if err != nil || !result.Steered {
+			t.Errorf("%+v, %v", result, err)
+		}
+	}()
+	within(t, "the command", ctl)
+	r.ping(reviewer) // the worker has the command
+	close(store.answer)
+	within(t, "the answer to the command", steered)
+	settle(t, r.nc)
 	within(t, "the run", g.entered)
 	g.open()
 	if _, err := r.result(client, task); err != nil {
 		t.Error(err)
 	}
+	return len(queued) == 0
 }
 
 // A cancel that was not answered in time goes through the queue, too. It has been done.

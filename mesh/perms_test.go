@@ -130,7 +130,7 @@ func workerWorks(t *testing.T, p perms.Permissions) error {
 			bad := newTask(reviewer, "code.review", `{}`)
 			bad.Sig = json.RawMessage(`"x"`)
 			if _, err := client.Send(ctx, bad, mesh.SendOptions{}); codeOf(err) != envelope.CodeSigUncheckable {
-				return err
+				return fmt.Errorf("%v, want %s", err, envelope.CodeSigUncheckable)
 			}
 			return heard(ctx, "acme.bus.mesh.alert", intents.AlertRaised)
 		}},
@@ -290,7 +290,7 @@ func clientWorks(t *testing.T, p perms.Permissions) error {
 				stop()
 			}()
 			if _, err := client.Send(ctx, requiring(newTask(reviewer, "code.review", `{"wait":true}`), `{"timeout_ms":60000}`), mesh.SendOptions{}); codeOf(err) != envelope.CodeCancelled {
-				return err
+				return fmt.Errorf("%v, want %s", err, envelope.CodeCancelled)
 			}
 			return nc.FlushTimeout(patience)
 		}()

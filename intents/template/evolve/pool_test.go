@@ -159,6 +159,9 @@ func TestOneClientHasOneVoteADay(t *testing.T) {
 		p.says("agent.loud", wish(1, "a window seat"), now)
 		p.says("", wish(2, "a dog"), now)
 	}
+	if n := len(p.Clusters(now)); n != 2 {
+		t.Fatalf("%d clusters", n)
+	}
 	for _, c := range p.Clusters(now) {
 		if c.Heat > 20 || c.Votes > 4 || c.Ripe {
 			t.Errorf("%+v", c)
