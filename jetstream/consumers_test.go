@@ -60,9 +60,9 @@ func TestConsumersOfAnEntity(t *testing.T) {
 	}
 }
 
-// nats-server gives a stream 1,000 consumers unless it says more itself, and an agent at work
-// has four on AEE_WORK. Finding D3 of the reliability review: a mesh ended at 250 agents.
-func TestMoreThan250AgentsAreAtWork(t *testing.T) {
+// nats-server gives a stream 1,000 consumers unless it says more itself, and an agent with tasks of
+// every priority has four on AEE_WORK. Finding D3 of the reliability review: a mesh ended at 250 agents.
+func TestMoreThan250AgentsHaveConsumers(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	js := start(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -127,21 +128,32 @@ func TestAWorkerEndsWhenASubscriptionIsRefused(t *testing.T) {
 // What a worker began to say has been said when Serve returns.
 func TestServeWaitsForItsHooks(t *testing.T) {
 	t.Parallel()
-	cfg := config(natstest.Run(t, natsd.Config{}), "agent.one")
-	returned, said := make(chan struct{}), false
-	cfg.Hooks.Draining = func() {
-		select {
-		case <-returned: // Serve did not wait
-		case <-time.After(100 * time.Millisecond):
-			said = true
-		}
-	}
+	srv := natstest.Run(t, natsd.Config{})
+	cfg := config(srv, "agent.one")
+	say := make(chan struct{})
+	cfg.Hooks.Draining = func() { <-say }
 	_, stop := start(t, cfg)
-	stop()
-	close(returned)
-	if !said {
-		t.Error("Serve returned while a hook was called")
+	nc, left := natstest.Conn(t, srv), make(chan *nats.Msg, 16)
+	if _, err := nc.ChanSubscribe("bus.mesh.agent", left); err != nil {
+		t.Fatal(err)
 	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	returned := make(chan struct{})
+	go func() {
+		stop()
+		close(returned)
+	}()
+	for !strings.Contains(string(natstest.Within(t, "the agent to leave", left).Data), intents.AgentLeft) {
+	}
+	select {
+	case <-returned:
+		t.Error("Serve returned while a hook was called")
+	case <-time.After(100 * time.Millisecond): // nothing is left to do but to wait for the hook
+	}
+	close(say)
+	natstest.Within(t, "Serve to return", returned)
 }
 
 func TestServeNeedsAConnection(t *testing.T) {
