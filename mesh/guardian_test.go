@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // unleased is a lane whose leases do not end during a test: what goes on does so because a
@@ -82,6 +84,43 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, one guardian, the second claim
+}
+
+// A worker that was taken for dead while it could not connect is alive, and works on. It stores
+// nothing of that, although its lease has not ended.
+func TestAWorkerThatWasTakenForDeadStoresNothing(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	line, nc := r.cord()
+	g, committed := newGate(t), make(chan error, 1)
+	owner := r.serve(r.laneOn(nc, mesh.Config{}, unleased(r, nc)), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		g.Handle(ctx, task)
+		committed <- task.Run().Commit(context.Background(), state.Step{Kind: state.StepHandler, Name: "late"}, nil)
+		return json.RawMessage(`{"by":"owner"}`), nil
+	})})
+	client := r.client()
+	task := claimedRun(t, r, client, g)
+	ctl, heir := r.listen("aee.ctl.>"), natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(heir, mesh.Config{}, unleased(r, heir)), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return json.RawMessage(`{"by":"heir"}`), nil
+	})})
+	guardsAsked(t, ctl, 1)
+	line.sever()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"by":"heir"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	eventually(t, "the reply is stored", func() bool { return len(r.replies(task)) == 1 })
+	before := r.record(task)
+	line.mend()
+	eventually(t, "the owner is back", nc.IsConnected)
+	g.open()
+	if err := within(t, "the late commit", committed); !isErr(err, mesh.ErrLost) {
+		t.Errorf("the late commit: %v", err)
+	}
+	owner.end()
+	equal(t, "replies", len(r.replies(task)), 1)
+	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
 }
 
 // The first guardian of a worker probes it every 200 ms, the second once a second. The
