@@ -20,8 +20,11 @@ import (
 // noted already, and c its checkpoint; nil: there are none.
 func (cs *commands) note(ctx context.Context, id state.ID, rec state.Record, c *state.Checkpoint, o *orders.Order) error {
 	if c == nil {
-		c = state.New(cs.host.Entity, o.ID, cs.host.AgentID)
+		c = state.New(cs.host.Entity, "", cs.host.AgentID)
 		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
+	}
+	if o.IsOf(id) { // a command that names the run may have no id, or any
+		c.Mesh.TaskID = o.ID
 	}
 	now := cs.clock.now()
 	if added, err := cs.notes.Add(c, o, cs.host.Entity, now); err != nil || !added {

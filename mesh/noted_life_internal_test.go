@@ -47,9 +47,17 @@ func newNoting(t *testing.T) *noting {
 }
 
 func (n *noting) apply(intent string) orders.Outcome {
-	o := &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intent, From: "human.ada", ID: n.task.ID, Durable: true}}
-	return n.l.commands.applyStored(n.ctx, o, false, nil)
+	return n.order(run.Order{Intent: intent, From: "human.ada", ID: n.task.ID})
 }
+
+// order applies an unsigned command.
+func (n *noting) order(o run.Order) orders.Outcome {
+	o.Envelope, o.Durable = envelope.NewID(), true
+	return n.l.commands.applyStored(n.ctx, &orders.Order{Order: o}, false, nil)
+}
+
+// runID is the id of the task's run.
+func (n *noting) runID() string { return state.RunID("agent.x", n.task.ID) }
 
 func (n *noting) note(intent string) {
 	n.Helper()
@@ -69,7 +77,7 @@ func (n *noting) schedule() (due time.Time) {
 
 func (n *noting) record() state.Record {
 	n.Helper()
-	rec, err := n.l.cfg.States.Get(n.ctx, state.ID{Entity: "agent.x", Run: state.RunID("agent.x", n.task.ID)})
+	rec, err := n.l.cfg.States.Get(n.ctx, state.ID{Entity: "agent.x", Run: n.runID()})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -158,5 +166,36 @@ func TestACommandIsRefusedWhileTheScheduleCannotBeRead(t *testing.T) {
 	n.later(8 * time.Minute)
 	if now := n.sweeps(); now.Revision == first.Revision || now.TTL < orders.NoteTTL {
 		t.Errorf("after 8 minutes the note has revision %d (before: %d), and is kept for %v", now.Revision, first.Revision, now.TTL)
+	}
+}
+
+// A command may name the run alone, or with the id of another task. Later commands, by the task's own
+// id, are kept until the task is due all the same.
+func TestACommandByARunsIDDoesNotShortenTheLifeOfLaterNotes(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"no id": "", "another task's id": envelope.NewID()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNoting(t)
+			if out := n.order(run.Order{Intent: intents.TaskSteer, From: "human.eve", Run: n.runID(), ID: id}); out.Status != "noted" {
+				t.Fatalf("%+v", out)
+			}
+			due := n.schedule()
+			n.note(intents.TaskPause)
+			rec := n.record()
+			if until := rec.Time.Add(rec.TTL); until.Before(due.Add(orders.NoteTTL - time.Second)) {
+				t.Errorf("the task is due at %v, and its pause is kept until %v", due, until)
+			}
+			c, err := n.l.records.read(rec)
+			if err != nil || c.Mesh.TaskID != n.task.ID {
+				t.Errorf("the record is of task %q, want %q: %v", c.Mesh.TaskID, n.task.ID, err)
+			}
+			if out := n.order(run.Order{Intent: intents.TaskSteer, From: "human.eve", Run: n.runID(), ID: envelope.NewID()}); out.Status != "noted" {
+				t.Fatalf("%+v", out)
+			}
+			if c, err = n.l.records.read(n.record()); err != nil || c.Mesh.TaskID != n.task.ID {
+				t.Errorf("then it is of task %q: %v", c.Mesh.TaskID, err)
+			}
+		})
 	}
 }

@@ -70,6 +70,11 @@ func (o *Order) RunID(entity string) string {
 	return ""
 }
 
+// IsOf reports whether the order names the task of a run by its id.
+func (o *Order) IsOf(run state.ID) bool {
+	return o.ID != "" && state.RunID(run.Entity, o.ID) == run.Run
+}
+
 // MayReach reports whether the order is meant for the mesh that has this run; c may be
 // nil.
 func (o *Order) MayReach(c *state.Checkpoint) bool {
