@@ -152,6 +152,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		},
 	}
 	if begins {
+		c.Mesh.TaskID = r.task.Envelope.ID // a record of noted commands may have none
 		var err error
 		if terms.Task, err = r.described(); err != nil {
 			return run.Claimed{}, err

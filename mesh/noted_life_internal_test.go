@@ -8,6 +8,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -195,6 +196,36 @@ func TestACommandByARunsIDDoesNotShortenTheLifeOfLaterNotes(t *testing.T) {
 			}
 			if c, err = n.l.records.read(n.record()); err != nil || c.Mesh.TaskID != n.task.ID {
 				t.Errorf("then it is of task %q: %v", c.Mesh.TaskID, err)
+			}
+		})
+	}
+}
+
+// A task may begin from a record without its id, or with another, as earlier releases wrote it.
+func TestARunThatBeginsFromANoteHasItsTasksID(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"no id": "", "another task's id": envelope.NewID()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNoting(t)
+			c := state.New("agent.x", id, "")
+			c.Doc.RunID, c.Doc.Status = n.runID(), aaif.RunPaused
+			c.Mesh.Noted = []state.Noted{{ID: envelope.NewID(), Intent: intents.TaskSteer, From: "human.eve", At: time.Now()}}
+			if err := n.l.commands.putNotes(n.ctx, c.ID(), state.Record{}, c, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := n.node.Submit(n.ctx, n.task, client.SubmitOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			natstest.Eventually(t, "the run ends", func() (ended bool) {
+				var err error
+				if c, err = n.l.records.read(n.record()); err != nil {
+					t.Fatal(err)
+				}
+				return c.Terminal()
+			})
+			if c.Mesh.TaskID != n.task.ID {
+				t.Errorf("the run's task is %q, want %q", c.Mesh.TaskID, n.task.ID)
 			}
 		})
 	}
