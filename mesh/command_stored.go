@@ -91,7 +91,7 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 				out.Found, out.Status = true, status
 				return out
 			}
-			ended, done, again := cs.cancelScheduled(ctx, id, o)
+			ended, done, again := cs.cancelScheduled(ctx, state.Record{ID: id}, nil, o)
 			if done {
 				return ended
 			} else if again {
@@ -183,6 +183,9 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		if !o.Precedes(m.Noted) {
 			return out, false, nil
 		}
+		if ended, done, again := cs.cancelScheduled(ctx, rec, c, o); done || again {
+			return ended, again, nil
+		}
 		if err := cs.note(ctx, rec.ID, rec, c, o); err != nil {
 			return out, errors.Is(err, state.ErrChanged), err
 		}
@@ -252,9 +255,10 @@ func (cs *commands) forwardToPlatform(ctx context.Context, c *state.Checkpoint, 
 
 // cancelScheduled cancels a task that waits for its time, by a record of its end: its
 // sender gets the reply at once. It does nothing for other orders, for tasks that are
-// not scheduled, and for tasks that will be refused when they are due.
-func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *orders.Order) (out orders.Outcome, done, again bool) {
-	if o.Intent != intents.TaskCancel || o.ID == "" {
+// not scheduled, and for tasks that will be refused when they are due. rec is the record
+// with the commands that are noted for the task, and c its checkpoint; nil: there are none.
+func (cs *commands) cancelScheduled(ctx context.Context, rec state.Record, c *state.Checkpoint, o *orders.Order) (out orders.Outcome, done, again bool) {
+	if o.Intent != intents.TaskCancel || !o.IsOf(rec.ID) {
 		return out, false, false
 	}
 	s, err := cs.cfg.Queue.FindScheduled(ctx, cs.host.Entity, o.ID)
@@ -278,10 +282,12 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *orders.
 	if err != nil {
 		return out, false, false
 	}
-	c := state.New(cs.host.Entity, o.ID, cs.host.AgentID)
+	if c = c.Clone(); c == nil { // c itself stays as it is: if this fails, the command is noted in it
+		c = state.New(cs.host.Entity, o.ID, cs.host.AgentID)
+	}
 	run.Describe(c, task, cs.clock.now())
-	c.Mesh.Commands = []string{o.Envelope}
-	if out, again, err = cs.cancelStored(ctx, state.Record{ID: id}, c, t, o, false); err != nil || again {
+	c.Doc.Status, c.Mesh.TaskID, c.Mesh.Noted, c.Mesh.Commands = aaif.RunRunning, o.ID, nil, []string{o.Envelope}
+	if out, again, err = cs.cancelStored(ctx, rec, c, t, o, false); err != nil || again {
 		return out, false, again
 	}
 	// A worker with permissions for its own entity only may not delete the scheduled
@@ -290,7 +296,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *orders.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sched.StoreTimeout)
 	defer cancel()
 	if err := cs.cfg.Queue.Unschedule(ctx, cs.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrDenied) {
-		cs.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)
+		cs.host.log.Warn("cancelled task still scheduled", "run", rec.ID.Run, "err", err)
 	}
 	return out, true, false
 }

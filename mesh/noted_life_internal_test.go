@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -198,6 +199,63 @@ func TestACommandByARunsIDDoesNotShortenTheLifeOfLaterNotes(t *testing.T) {
 				t.Errorf("then it is of task %q: %v", c.Mesh.TaskID, err)
 			}
 		})
+	}
+}
+
+// A cancel by the id of a scheduled task ends it at once, also if commands are noted for it. Who may
+// not command the task may not end it, and a cancel of another task's run does not reach it.
+func TestACancelEndsAScheduledTaskThatHasNotes(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	if out := n.order(run.Order{Intent: intents.TaskSteer, From: "human.eve", Run: n.runID()}); out.Status != "noted" {
+		t.Fatalf("%+v", out)
+	}
+	n.schedule()
+	n.note(intents.TaskPause)
+	if out := n.order(run.Order{Intent: intents.TaskCancel, From: "agent.eve", ID: n.task.ID}); out.Done || out.Refused == nil || out.Refused.Code != envelope.CodeDenied {
+		t.Errorf("a cancel by another agent: %+v, want %s", out, envelope.CodeDenied)
+	}
+	other := state.RunID("agent.x", envelope.NewID())
+	if out := n.order(run.Order{Intent: intents.TaskCancel, From: "human.ada", ID: n.task.ID, Run: other}); out.Status != "noted" {
+		t.Errorf("a cancel of another run: %+v", out)
+	}
+	if _, err := n.l.cfg.Queue.FindScheduled(n.ctx, "agent.x", n.task.ID); err != nil {
+		t.Errorf("the task is scheduled no more: %v", err)
+	}
+	if out := n.apply(intents.TaskCancel); !out.Done || out.Refused != nil || out.Status != string(aaif.RunFailed) {
+		t.Errorf("%+v, want an end", out)
+	}
+	c, err := n.l.records.read(n.record())
+	if err != nil || !c.Terminal() || len(c.Mesh.Noted) > 0 || c.Mesh.TaskID != n.task.ID || len(c.Mesh.Commands) != 1 {
+		t.Errorf("the record is %+v, %v", c.Mesh, err)
+	}
+	if reply, _, err := n.l.commands.storedReply(n.ctx, n.task.ID); err != nil || envelope.ErrorOf(reply).Code != envelope.CodeCancelled {
+		t.Errorf("the reply is %v, %v", reply, err)
+	}
+	if _, err := n.l.cfg.Queue.FindScheduled(n.ctx, "agent.x", n.task.ID); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("the task is still scheduled: %v", err)
+	}
+}
+
+// If the end of a scheduled task cannot be stored, its cancel is noted beside the earlier commands.
+func TestACancelThatCannotEndAScheduledTaskIsNoted(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	n.note(intents.TaskPause)
+	n.schedule()
+	s, err := n.js.Stream(n.ctx, jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgSize = 1 // then the run gets no message
+	if _, err := n.js.UpdateStream(n.ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	n.note(intents.TaskCancel)
+	c, err := n.l.records.read(n.record())
+	if err != nil || c.Terminal() || c.Mesh.Task != nil || len(c.Mesh.Noted) != 2 || len(c.Mesh.Commands) > 0 {
+		t.Errorf("the record is %+v, %v", c.Mesh, err)
 	}
 }
 
