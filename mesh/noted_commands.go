@@ -39,9 +39,13 @@ func (cs *commands) note(ctx context.Context, id state.ID, rec state.Record, c *
 
 // putNotes stores c in place of rec, until [orders.NoteTTL] from now, or from the time due if that is
 // later, and not for a shorter time than rec: when c expires, rec would be the current record again.
+// A due of zero is not known: c keeps the one that it has.
 func (cs *commands) putNotes(ctx context.Context, id state.ID, rec state.Record, c *state.Checkpoint, due time.Time) error {
 	now := cs.clock.now()
 	life := orders.NoteTTL + max(0, due.Sub(now))
+	if !due.IsZero() {
+		c.Mesh.Due = due
+	}
 	if rec.TTL > 0 { // the store keeps whole seconds
 		life = max(life, rec.Time.Add(rec.TTL).Sub(now)+time.Second)
 	}
@@ -70,8 +74,7 @@ func (cs *commands) scheduled(ctx context.Context, taskID string) (due time.Time
 }
 
 // renewNotes rewrites a record of noted commands that is about to expire, while its task is scheduled
-// or the queue may hold it. The queue may while it has a message that is older than the last noted
-// command, or one that is not acknowledged.
+// or the queue may hold it, at most until [orders.NoteMost].
 func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
 	now, noted := cs.clock.now(), c.Mesh.Noted
 	life := cmp.Or(rec.TTL, orders.NoteTTL)
@@ -84,15 +87,29 @@ func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.C
 		return nil
 	}
 	due, err := cs.scheduled(ctx, c.Mesh.TaskID)
-	if due.IsZero() {
-		h := cs.queue.Health()
-		held := err != nil || h.Unacked > 0 || !h.Oldest.IsZero() && !h.Oldest.After(noted[len(noted)-1].At)
-		if !held || now.Sub(noted[0].At) > orders.NoteMost {
-			return nil
-		}
+	if due.IsZero() && (err == nil && !mayHold(cs.queue.Health(), c) || now.Sub(later(noted[0].At, c.Mesh.Due)) > orders.NoteMost) {
+		return nil
 	}
 	if err := cs.putNotes(ctx, rec.ID, rec, c, due); !errors.Is(err, state.ErrChanged) {
 		return err
 	}
 	return nil
+}
+
+// mayHold reports whether a queue may hold the task of the notes c: it has a message that is not
+// acknowledged, or one that is older than the last noted command. A scheduled task enters the queue
+// when it is due, or somewhat later.
+func mayHold(h jetstream.LaneHealth, c *state.Checkpoint) bool {
+	entered := c.Mesh.Noted[len(c.Mesh.Noted)-1].At
+	if due := c.Mesh.Due; !due.IsZero() {
+		entered = later(entered, due.Add(orders.NoteTTL))
+	}
+	return h.Unacked > 0 || !h.Oldest.IsZero() && !h.Oldest.After(entered)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

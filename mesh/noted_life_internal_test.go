@@ -31,13 +31,23 @@ type noting struct {
 	task *envelope.Envelope
 }
 
+// holding is the intent of tasks that the agent works on until the test ends.
+const holding = "x.y.hold"
+
 func newNoting(t *testing.T) *noting {
 	t.Helper()
 	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, ctx := serveDurableOn(t, js, 0, Agent{Entity: "agent.x", Handler: HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) { return nil, nil })})
+	held := make(chan struct{})
+	node, ctx := serveDurableOn(t, js, 0, Agent{Entity: "agent.x", Handler: HandlerFunc(func(_ context.Context, t *Task) (json.RawMessage, error) {
+		if t.Envelope.Intent == holding {
+			<-held
+		}
+		return nil, nil
+	})})
+	t.Cleanup(func() { close(held) })
 	n := &noting{T: t, ctx: ctx, js: js, node: node, task: envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))}
 	natstest.Eventually(t, "the agent is served", func() bool {
 		for _, h := range node.hosts.all() {
@@ -68,9 +78,11 @@ func (n *noting) note(intent string) {
 	}
 }
 
-func (n *noting) schedule() (due time.Time) {
+func (n *noting) schedule() (due time.Time) { return n.scheduleIn(time.Hour) }
+
+func (n *noting) scheduleIn(d time.Duration) (due time.Time) {
 	n.Helper()
-	stored, err := n.node.Submit(n.ctx, n.task, client.SubmitOptions{At: time.Now().Add(time.Hour)})
+	stored, err := n.node.Submit(n.ctx, n.task, client.SubmitOptions{At: time.Now().Add(d)})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -140,6 +152,66 @@ func TestALaterNoteIsKeptAsLongAsAnEarlierOne(t *testing.T) {
 	n.note(intents.TaskCancel)
 	if now := n.record(); now.Time.Add(now.TTL).Before(first.Time.Add(first.TTL).Add(-11 * time.Second)) {
 		t.Errorf("the task is due in %v, and the notes are kept for %v and then %v", time.Until(due), first.TTL, now.TTL)
+	}
+}
+
+// A note of a scheduled task is kept while the queue may hold the task, for a week after it was due,
+// however long before that the command came.
+func TestANoteOfAScheduledTaskIsKeptForAWeekAfterItWasDue(t *testing.T) {
+	t.Parallel()
+	n := newNoting(t)
+	n.scheduleIn(10 * 24 * time.Hour)
+	n.note(intents.TaskPause)
+	if _, err := n.node.Submit(n.ctx, envelope.New(envelope.TypeTask, "human.ada", "agent.x", holding, json.RawMessage(`{}`)), client.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the agent works on another task", func() bool { return n.l.queue.Health().Unacked > 0 })
+	if err := n.l.cfg.Queue.Unschedule(n.ctx, "agent.x", n.task.ID); err != nil { // as if it was due
+		t.Fatal(err)
+	}
+	first := n.record()
+	n.later(10*24*time.Hour + 8*time.Minute)
+	now := n.sweeps()
+	if now.Revision == first.Revision || now.TTL < orders.NoteTTL {
+		t.Errorf("8 minutes after the task was due its note has revision %d (before: %d), and is kept for %v", now.Revision, first.Revision, now.TTL)
+	}
+	n.later(7*24*time.Hour - 10*time.Minute)
+	again := n.sweeps()
+	if again.Revision == now.Revision {
+		t.Error("the note is not kept for a week after the task was due")
+	}
+	n.later(9 * time.Minute)
+	if last := n.sweeps(); last.Revision != again.Revision {
+		t.Error("the note is kept for more than a week after the task was due")
+	}
+}
+
+// Which queues may hold a task that commands are noted for.
+func TestAQueueMayHoldATask(t *testing.T) {
+	t.Parallel()
+	noted := time.Unix(1_800_000_000, 0)
+	for name, c := range map[string]struct {
+		queue jetstream.LaneHealth
+		due   time.Duration // after the command
+		want  bool
+	}{
+		"empty":                         {want: false},
+		"a message in work":             {queue: jetstream.LaneHealth{Unacked: 1}, want: true},
+		"an older message":              {queue: jetstream.LaneHealth{Oldest: noted.Add(-time.Second)}, want: true},
+		"a younger message":             {queue: jetstream.LaneHealth{Oldest: noted.Add(time.Second)}, want: false},
+		"one since the task was due":    {queue: jetstream.LaneHealth{Oldest: noted.Add(time.Hour + time.Minute)}, due: time.Hour, want: true},
+		"one from before it was due":    {queue: jetstream.LaneHealth{Oldest: noted.Add(time.Minute)}, due: time.Hour, want: true},
+		"one from well after its time":  {queue: jetstream.LaneHealth{Oldest: noted.Add(2 * time.Hour)}, due: time.Hour, want: false},
+		"a command well after its time": {queue: jetstream.LaneHealth{Oldest: noted.Add(-time.Minute)}, due: -time.Hour, want: true},
+	} {
+		cp := state.New("agent.x", "task-0001", "")
+		cp.Mesh.Noted = []state.Noted{{At: noted.Add(-time.Hour)}, {At: noted}}
+		if c.due != 0 {
+			cp.Mesh.Due = noted.Add(c.due)
+		}
+		if mayHold(c.queue, cp) != c.want {
+			t.Errorf("%s: %v", name, !c.want)
+		}
 	}
 }
 

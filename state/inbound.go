@@ -28,7 +28,7 @@ const (
 // The other platform vouches for the run itself: its task, conversation, variables, plan and
 // ledger, and its usage. It must not control other entities here. So Inbound removes everything
 // that would send something in the agent's name, wait for answers of others, or name entities of
-// this mesh: Calls, Waits and WakeAt, Handed, Noted, the members chosen for the steps of the Plan,
+// this mesh: Calls, Waits and WakeAt, Handed, Noted and Due, the members chosen for the steps of the Plan,
 // and members that this release does not know. It also removes the state of an owner: Owner, Work,
 // Redelivered, Claims, Trail, Reply, Dead, and Pending unless it is a pause.
 //
@@ -47,7 +47,7 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	if c.WakesItself() {
 		c.Doc.ApprovalRequest = nil // it is about what is removed
 	}
-	m.Calls, m.Waits, m.WakeAt, m.Handed, m.Noted, m.More = nil, nil, time.Time{}, nil, nil, nil
+	m.Calls, m.Waits, m.WakeAt, m.Handed, m.Noted, m.Due, m.More = nil, nil, time.Time{}, nil, nil, time.Time{}, nil
 	m.Usage.TreeTokens, m.Usage.TreeCostNanoUSD = 0, 0 // of counters of the other platform
 	m.Plan = withoutChosen(m.Plan)
 	shift := time.Duration(0)

@@ -21,7 +21,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 		"Deadline", "StoredAt", "StartedAt", "Ran", "Attempt", "Stream", "Told", "Notes", "Effects", "Commands", "Steering", "Usage", "Turns",
 		"Loop", "Plan", "Parent", "Migration",
 	}
-	dropped := []string{"Owner", "Work", "Redelivered", "WakeAt", "Claims", "Noted", "Pending", "Calls", "Waits", "Trail", "Reply", "Handed", "Dead", "More"}
+	dropped := []string{"Owner", "Work", "Redelivered", "WakeAt", "Claims", "Noted", "Due", "Pending", "Calls", "Waits", "Trail", "Reply", "Handed", "Dead", "More"}
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	c := state.New("agent.x", "01J00000000000000000000000", "")
 	c.Doc.CheckpointAt = state.Time(now.Add(-time.Hour))
@@ -30,7 +30,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 		Format: 2, Entity: "agent.x", TaskID: "01J00000000000000000000000", Epoch: 4, Owner: "w", Step: state.Step{Kind: state.StepModel}, Work: 7, Redelivered: 1, WakeAt: at,
 		Task: json.RawMessage(`{}`), KeyID: "k", Priority: "normal", CBOR: true, Deadline: now, StoredAt: at, StartedAt: at, Ran: time.Second,
 		Claims: 1, Attempt: 1, Stream: 3, Told: "half", Notes: []state.Note{{}}, Effects: []state.Effect{{Key: state.EffectKey(c.Doc.RunID, 1, 1)}},
-		Commands: []string{"c"}, Noted: []state.Noted{{}}, Pending: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
+		Commands: []string{"c"}, Noted: []state.Noted{{}}, Due: at, Pending: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
 		Calls: []state.Call{{}}, Loop: json.RawMessage(`{}`), Plan: json.RawMessage(`{"a":1}`), Waits: []state.Wait{{}}, Reply: json.RawMessage(`{}`),
 		Trail: []string{"t"}, Handed: &state.Handed{}, Dead: "d", Parent: &state.Parent{}, Migration: &state.Migration{ID: "m"}, More: []byte(`{"new":1}`),
 	}

@@ -81,10 +81,13 @@ type Mesh struct {
 	Effects  []Effect `json:"effects,omitempty"`  // the ledger of tool calls, oldest first
 	Commands []string `json:"commands,omitempty"` // ids of the commands that were applied
 	Noted    []Noted  `json:"noted,omitempty"`    // commands that arrived before the task was started
-	Pending  string   `json:"want,omitempty"`     // the pending request: the status that the next step applies
-	Steering []Steer  `json:"steering,omitempty"` // messages for the model's next turn
-	Usage    Usage    `json:"usage,omitzero"`
-	Turns    int      `json:"turns,omitempty"` // turns of models, as counted for the run's tree
+	// Due is when the task of Noted is due, or was, if it was found in the schedule; zero once it
+	// is started. Earlier releases ignore it.
+	Due      time.Time `json:"due,omitzero"`
+	Pending  string    `json:"want,omitempty"`     // the pending request: the status that the next step applies
+	Steering []Steer   `json:"steering,omitempty"` // messages for the model's next turn
+	Usage    Usage     `json:"usage,omitzero"`
+	Turns    int       `json:"turns,omitempty"` // turns of models, as counted for the run's tree
 
 	Calls []Call `json:"calls,omitempty"` // tasks sent to other agents, or about to be sent, that have not ended
 

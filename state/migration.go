@@ -122,7 +122,7 @@ func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	if c.WakesItself() {
 		out.Doc.ApprovalRequest = nil // it is about what is removed
 	}
-	m.Calls, m.Waits, m.WakeAt, m.Noted = nil, nil, time.Time{}, nil
+	m.Calls, m.Waits, m.WakeAt, m.Noted, m.Due = nil, nil, time.Time{}, nil, time.Time{}
 	m.Plan = withoutChosen(m.Plan)
 	if m.Migration != nil {
 		m.Migration = &Migration{ID: m.Migration.ID, Phase: PhaseCaptured, Status: m.Migration.Status, Source: source, Target: target}

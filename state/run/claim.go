@@ -26,7 +26,7 @@ type Task struct {
 func Describe(c *state.Checkpoint, t Task, now time.Time) {
 	m := &c.Mesh
 	m.Task, m.KeyID, m.CBOR, m.Priority, m.Stream = t.Envelope, t.KeyID, t.CBOR, string(t.Priority), t.Stream
-	m.StoredAt, m.Deadline, m.StartedAt = t.Stored, t.Deadline, now
+	m.StoredAt, m.Deadline, m.StartedAt, m.Due = t.Stored, t.Deadline, now, time.Time{}
 }
 
 // Terms are what a claim depends on beside the record and the message.

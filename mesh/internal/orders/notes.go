@@ -20,7 +20,7 @@ const (
 	noteText = 4 << 10
 	// NoteTTL is the time to live of a record of noted commands. For a scheduled task it
 	// counts from the task's due time. While the queue may hold the task, a worker renews
-	// the record, until NoteMost after the first command.
+	// the record, until NoteMost after the first command, or after the due time.
 	NoteTTL  = 15 * time.Minute
 	NoteMost = 7 * 24 * time.Hour
 )
