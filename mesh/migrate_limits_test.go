@@ -14,15 +14,21 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// unacceptable are tasks that berlin accepts and paris, whose server has the default limits, does
-// not.
+// small is the largest message that the server in paris accepts, and large the one in berlin. Tasks
+// are small, because what takes megabytes takes minutes under the race detector.
+const small, large = 64 << 10, 512 << 10
+
+// tooLarge is a payload that berlin accepts and paris does not.
+var tooLarge = `{"text":"` + strings.Repeat("x", 2*small) + `"}`
+
+// unacceptable are tasks that berlin accepts and paris does not.
 var unacceptable = map[string]func(*voyage){
-	"more bytes": func(v *voyage) { v.payload = twoMiB },
+	"more bytes": func(v *voyage) { v.payload = tooLarge },
 	"more bytes as CBOR": func(v *voyage) {
-		v.payload, v.cbor = twoMiB, true
+		v.payload, v.cbor = tooLarge, true
 	},
 	"no room for the headers": func(v *voyage) { // the envelope alone fits
-		v.payload = `{"text":"` + strings.Repeat("x", 1<<20-400) + `"}`
+		v.payload = `{"text":"` + strings.Repeat("x", small-400) + `"}`
 	},
 	"deeper": func(v *voyage) {
 		v.payload, v.limits.MaxDepth = `{"deep":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`}`, 30
@@ -35,10 +41,11 @@ var unacceptable = map[string]func(*voyage){
 // manyValues is a payload that has n values in an array: as CBOR they have one byte each.
 func manyValues(n int) string { return `{"list":[true` + strings.Repeat(",true", n-1) + `]}` }
 
-// inALargeBerlin lets the server in berlin accept messages of 8 MiB.
+// inALargeBerlin lets the server in berlin accept larger messages than the one in paris.
 func inALargeBerlin(change func(*voyage)) func(*voyage) {
 	return func(v *voyage) {
-		v.berlin = (&durableRig{rig: rigWith(v.t, natsd.Config{JetStream: true, MaxPayload: 8 << 20})}).under("")
+		v.berlin = (&durableRig{rig: rigWith(v.t, natsd.Config{JetStream: true, MaxPayload: large})}).under("")
+		v.paris = (&durableRig{rig: rigWith(v.t, natsd.Config{JetStream: true, MaxPayload: small})}).under("")
 		change(v)
 	}
 }
@@ -100,7 +107,7 @@ func TestALargeTaskThatFitsAsCBORMoves(t *testing.T) {
 	natstest.Heavy(t)
 	v := newVoyage(t, func(v *voyage) {
 		for _, r := range []**durableRig{&v.berlin, &v.paris} {
-			*r = (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 64 << 10})}).under("")
+			*r = (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: small})}).under("")
 		}
 		v.payload, v.cbor = manyValues(14_000), true
 	})

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net"
 	"strings"
@@ -48,7 +47,7 @@ func TestAWorkerWarnsOfCheckpointsInClear(t *testing.T) {
 		"the agents' keys":    {func(c *worker.Config) { c.Options.StateKeys = ring }, false},
 		"the node's own keys": {func(c *worker.Config) { c.Node.Durable = &mesh.Durable{Create: true, Codec: state.Codec{Seal: ring}} }, false},
 	} {
-		var said bytes.Buffer
+		var said natstest.Buffer
 		cfg := config(srv, "agent.one")
 		cfg.Durable, cfg.Logger = worker.On, slog.New(slog.NewTextHandler(&said, nil))
 		cfg.NATS.Options = []nats.Option{nats.SetCustomDialer(faraway{})}
