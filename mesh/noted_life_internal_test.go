@@ -360,3 +360,31 @@ func TestARunThatBeginsFromANoteHasItsTasksID(t *testing.T) {
 		})
 	}
 }
+
+// A worker that may not delete a scheduled message notes a cancel of a task that is due after the record
+// of its end would have expired: nothing would stop the task then.
+func TestACancelOfATaskThatOutlivesItsRecordIsNoted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fenced, noted bool
+		days          int
+		want          string
+	}{
+		"fenced, late":            {true, false, 45, "noted"},
+		"fenced, late, and noted": {true, true, 45, "noted"},
+		"fenced, soon":            {true, false, 5, string(aaif.RunFailed)},
+		"late":                    {false, false, 45, string(aaif.RunFailed)},
+	} {
+		n := newNoting(t)
+		n.scheduleIn(time.Duration(c.days) * 24 * time.Hour)
+		if c.fenced {
+			n.l.cfg.OwnEntitiesOnly()
+		}
+		if c.noted {
+			n.note(intents.TaskPause)
+		}
+		if out := n.apply(intents.TaskCancel); !out.Done || out.Status != c.want {
+			t.Errorf("%s: %+v, want %s", name, out, c.want)
+		}
+	}
+}

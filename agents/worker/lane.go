@@ -57,7 +57,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	var ids *lateSeen
 	again := make(chan struct{})
 	if cfg.Seen == nil && w.cfg.Replay == Auto && cfg.ReplayWindow > 0 {
-		ids = w.newLateSeen(js, seen.New(js, m, cfg.ReplayWindow), cfg)
+		ids = w.newLateSeen(js.Conn(), seen.New(js, m, cfg.ReplayWindow), cfg)
 		cfg.Seen = ids
 		w.later.Go(func() {
 			select {

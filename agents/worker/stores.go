@@ -8,12 +8,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -79,11 +82,11 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	ids := seen.New(js, m, cfg.ReplayWindow)
 	bound, err := ids.Bound(asking)
 	switch {
-	case err != nil && use == Auto && noSeen(ctx, js, err):
+	case err != nil && use == Auto && noSeen(err):
 		w.log.Info("ids are remembered by this process alone", "err", err)
 		return nil
 	case err != nil && use == Auto:
-		late := w.newLateSeen(js, ids, cfg)
+		late := w.newLateSeen(js.Conn(), ids, cfg)
 		late.learn(ctx, bound, err)
 		cfg.Seen = late
 		w.later.Go(func() { late.ask(ctx) })
@@ -99,18 +102,29 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 
 // noSeen reports whether an error of the bucket of ids means that the worker has none. After
 // any other error it may have one.
-func noSeen(ctx context.Context, js natsjs.JetStream, err error) bool {
-	if errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err) {
-		return true
-	}
-	// Where there is no JetStream, a program that subscribes to ">" gets the requests of its API.
-	if has, _ := js.Conn().ConnectedServerJetStream(); has || !js.Conn().IsConnected() {
+func noSeen(err error) bool {
+	return errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err)
+}
+
+// overheard reports whether a request that gets no answer may have reached a program that subscribes
+// to ">", and no JetStream: the server has none, and a request to a subject of no service gets no
+// answer either, not even that there are no responders.
+func overheard(ctx context.Context, nc *nats.Conn) bool {
+	if has, _ := nc.ConnectedServerJetStream(); has || !nc.IsConnected() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, autoWait)
 	defer cancel()
-	_, err = js.AccountInfo(ctx)
-	return ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded)
+	subj := nuid.Next() + "." + nuid.Next()
+	ctx, stop := denial.Until(ctx, nc, func(d denial.Denial) error {
+		if d.Is(denial.Publish, subj) {
+			return d.Err
+		}
+		return nil
+	})
+	defer stop()
+	_, err := nc.RequestWithContext(ctx, subj, nil)
+	return err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 }
 
 // lateSeen is the mesh's replay window for a worker that learns only after its start whether
@@ -118,21 +132,22 @@ func noSeen(ctx context.Context, js natsjs.JetStream, err error) bool {
 // memory detects replays. While that is unknown it fails, and the node refuses tasks if it
 // requires signatures.
 type lateSeen struct {
-	js      natsjs.JetStream
+	conn    *nats.Conn
 	window  *seen.Window
 	length  time.Duration // of the window
 	insists bool          // signatures are required
 	wait    time.Duration // for an answer
 	log     *slog.Logger
 	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
+	heard   bool                      // it was logged that a program listens to all
 }
 
 // seenState is what a worker knows of the mesh's replay window: that it answers, or err, why it
 // cannot be used.
 type seenState struct{ err error }
 
-func (w *Worker) newLateSeen(js natsjs.JetStream, window *seen.Window, cfg *mesh.Config) *lateSeen {
-	return &lateSeen{js: js, window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
+func (w *Worker) newLateSeen(conn *nats.Conn, window *seen.Window, cfg *mesh.Config) *lateSeen {
+	return &lateSeen{conn: conn, window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
 }
 
 func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
@@ -181,10 +196,17 @@ func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) bo
 			s.log.Warn("the mesh's replay window is used from now on")
 		}
 		return true
-	case noSeen(ctx, s.js, err):
+	case noSeen(err):
 		s.known.Store(nil)
 		s.log.Info("ids are remembered by this process alone", "err", err)
 		return true
+	case overheard(ctx, s.conn): // asked again all the same: JetStream may be on another server
+		s.known.Store(nil)
+		if !s.heard {
+			s.heard = true
+			s.log.Info("ids are remembered by this process alone, until JetStream answers", "err", err)
+		}
+		return false
 	}
 	if s.known.Store(&seenState{err}); before == nil {
 		s.log.Warn("it is not known whether the mesh has a replay window: it is asked again", "err", err)

@@ -142,7 +142,7 @@ func TestAReplayWindowThatIsFoundTooShort(t *testing.T) {
 }
 
 // A mesh without the bucket, without JetStream, or in which the worker may not ask for it, has no
-// replay window: nothing is asked again, and no task is refused.
+// replay window: no task is refused.
 func TestAMeshWithoutAReplayWindow(t *testing.T) {
 	t.Parallel()
 	const listened = "no JetStream, and a program that listens to all"
@@ -168,9 +168,35 @@ func TestAMeshWithoutAReplayWindow(t *testing.T) {
 			}
 			began := time.Now()
 			cfg, log := windowOf(t, js, mesh.Config{Verifier: sign.Verifier{Mode: sign.Required}})
-			if cfg.Seen != nil || !strings.Contains(log.String(), "level=INFO") {
+			refuses := cfg.Seen != nil
+			if name == listened { // it is asked again
+				holder, err := claim(t, cfg, "first")
+				refuses = err != nil || holder != "first"
+			}
+			if refuses || !strings.Contains(log.String(), "level=INFO") {
 				t.Errorf("it is %v after %v; the log is %s", cfg.Seen, time.Since(began), log)
 			}
 		})
+	}
+}
+
+// Only a program that subscribes to everything makes JetStream's silence mean nothing: one that gets
+// the requests of the API alone may be JetStream on another server.
+func TestOverheard(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	nc, listener := natstest.Conn(t, srv), natstest.Conn(t, srv)
+	for _, c := range []struct {
+		subj string
+		want bool
+	}{{"", false}, {"$JS.API.>", false}, {">", true}} {
+		if c.subj != "" {
+			if _, err := listener.Subscribe(c.subj, func(*nats.Msg) {}); err != nil || listener.Flush() != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := overheard(t.Context(), nc); got != c.want {
+			t.Errorf("with a subscriber of %q: %v", c.subj, got)
+		}
 	}
 }
