@@ -216,11 +216,11 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 		{4, envelope.CodeInvalidEnvelope, "send --envelope " + filepath.Join(dir, "half.json")},
 		{4, envelope.CodeInvalidEnvelope, "envelope convert " + filepath.Join(dir, "half.json")},
 		{1, outcome.CodeFailed, "envelope validate " + filepath.Join(dir, "half.json")},
-		{5, envelope.CodeTimeout, "inbox --follow --timeout 100ms"},
-		{5, envelope.CodeTimeout, "send agent.moody wait --timeout 100ms"},
-		{5, envelope.CodeTimeout, "ask agent.moody wait --timeout 100ms"},
+		{5, envelope.CodeTimeout, "inbox --follow --timeout 1s"},
+		{5, envelope.CodeTimeout, "send agent.moody wait --timeout 1s"},
+		{5, envelope.CodeTimeout, "ask agent.moody wait --timeout 1s"},
 		{5, envelope.CodeTimeout, "send agent.none hi --durable --timeout 1s"},
-		{5, envelope.CodeTimeout, "result 01JD3YZ8M4XXXXXXXXXXXXXXXX agent.none --follow --timeout 100ms"},
+		{5, envelope.CodeTimeout, "result 01JD3YZ8M4XXXXXXXXXXXXXXXX agent.none --follow --timeout 1s"},
 	} {
 		env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": dir, "USER": "ada"}
 		if strings.Contains(tt.args, "--context") {
