@@ -99,6 +99,15 @@ func (w *watched) looked(ctx context.Context, n int) {
 	}
 }
 
+// checked waits for a check. There is none if the worker has named itself before, which it does after
+// as long a time.
+func (w *watched) checked() {
+	select {
+	case <-w.looks:
+	case <-time.After(time.Second):
+	}
+}
+
 // sends sends a task as "send" does, and returns the error.
 func (w *watched) sends(opts mesh.SendOptions, look time.Duration) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -125,7 +134,7 @@ func TestATaskThatWasSentAgainOutlivesItsFirstWorker(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	stop := w.serve(entity, func(context.Context, *mesh.Task) (json.RawMessage, error) {
-		<-w.looks
+		w.checked()
 		return nil, &envelope.Error{Code: envelope.CodeBusy, Message: "full", BackoffMS: 1000}
 	})
 	err := w.sends(mesh.SendOptions{Retries: 1, OnRetry: func(int, time.Duration, *envelope.Error) {
@@ -148,11 +157,8 @@ func TestADelegatedTaskOutlivesTheWorkersOfTheFirstAgent(t *testing.T) {
 		return slow(ctx, task)
 	})
 	stop := w.serve(entity, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-		<-w.looks
-		select { // the check has found this worker
-		case <-w.looks:
-		case <-time.After(500 * time.Millisecond):
-		}
+		w.checked()
+		w.checked() // so that the first check has found this worker
 		defer func() { go close(replaced) }()
 		return task.Delegate(ctx, mesh.Delegation{To: "agent.second"})
 	})
