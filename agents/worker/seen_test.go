@@ -19,39 +19,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-func TestTheJournalIsUsedWhereItIs(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		streams bool
-		use     Use
-		used    bool
-		fails   bool
-	}{
-		{true, Auto, true, false}, {true, Off, false, false}, {true, On, true, false},
-		{false, Auto, false, false}, {false, On, false, true},
-	} {
-		js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tt.streams {
-			if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w, err := New(Config{Agents: []Agent{{As: "agent.one", Handler: mesh.HandlerFunc(nil)}}, Journal: tt.use})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var cfg mesh.Config
-		err = w.useJournal(t.Context(), js, subject.Map{}, &cfg)
-		var bad *ConfigError
-		if errors.As(err, &bad) != tt.fails || (err != nil) != tt.fails || (cfg.Journal != nil) != tt.used || (cfg.Refutations != nil) != tt.used {
-			t.Errorf("Journal %v, streams %v: journal %v, refutations %v, %v", tt.use, tt.streams, cfg.Journal, cfg.Refutations, err)
-		}
-	}
-}
-
 // windowOf starts to use the mesh's replay window as a worker with --replay-scope auto does.
 func windowOf(t *testing.T, js natsjs.JetStream, node mesh.Config) (cfg mesh.Config, log *natstest.Buffer) {
 	t.Helper()
@@ -70,6 +37,19 @@ func windowOf(t *testing.T, js natsjs.JetStream, node mesh.Config) (cfg mesh.Con
 	return cfg, log
 }
 
+// outageOf makes the streams and buckets of a server whose answers can be taken away.
+func outageOf(t *testing.T, srv *natsd.Server) *natstest.Outage {
+	t.Helper()
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return natstest.NewOutage(t, srv)
+}
+
 func claim(t *testing.T, cfg mesh.Config, by string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
@@ -82,14 +62,7 @@ func claim(t *testing.T, cfg mesh.Config, by string) (string, error) {
 func TestTheReplayWindowIsAskedUntilItAnswers(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	js, err := natsjs.New(natstest.Conn(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	outage := natstest.NewOutage(t, srv)
+	outage := outageOf(t, srv)
 	outage.RefuseFirst(2)
 	cfg, log := windowOf(t, outage.JetStream(t, natstest.Conn(t, srv)), mesh.Config{})
 	if cfg.Seen == nil {
@@ -116,14 +89,7 @@ func TestTheReplayWindowIsAskedUntilItAnswers(t *testing.T) {
 func TestAReplayWindowThatIsFoundTooShort(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	js, err := natsjs.New(natstest.Conn(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	outage := natstest.NewOutage(t, srv)
+	outage := outageOf(t, srv)
 	for _, mode := range []sign.Mode{sign.VerifyIfPresent, sign.Required} {
 		outage.RefuseFirst(1)
 		cfg, _ := windowOf(t, outage.JetStream(t, natstest.Conn(t, srv)), mesh.Config{ReplayWindow: time.Hour, Verifier: sign.Verifier{Mode: mode}})
