@@ -195,6 +195,13 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 // use (TTLs of single messages, and scheduled messages).
 const oldestServer = "2.12.0"
 
+// obeysAnswers reports whether a server takes an answer of its own, whose reply
+// subject a user has chosen, for a request to JetStream: 2.14.10 and 2.15.3 are
+// the first that do not.
+func obeysAnswers(version string) bool {
+	return olderThan(version, "2.14.10") || !olderThan(version, "2.15.0") && olderThan(version, "2.15.3")
+}
+
 func (d *doctor) connection() {
 	c := d.conn
 	how, verdict, hint := "TLS", "ok", ""
@@ -209,11 +216,14 @@ func (d *doctor) connection() {
 	} else {
 		d.tell("round trip", "ok", "", "%v", rtt.Round(time.Microsecond))
 	}
-	if v := c.ConnectedServerVersion(); olderThan(v, oldestServer) {
-		d.tell("server", "warn", "The mesh's streams need nats-server "+oldestServer+" or later.", "nats-server %s", v)
-	} else {
-		d.tell("server", "ok", "", "nats-server %s", v)
+	verdict, hint = "ok", ""
+	v := c.ConnectedServerVersion()
+	if olderThan(v, oldestServer) {
+		verdict, hint = "warn", "The mesh's streams need nats-server "+oldestServer+" or later."
+	} else if obeysAnswers(v) {
+		verdict, hint = "warn", "There, each user with a permission for JetStream, a worker's too, can delete streams. Upgrade to 2.14.10, 2.15.3 or later."
 	}
+	d.tell("server", verdict, hint, "nats-server %s", v)
 	if !c.HeadersSupported() {
 		d.tell("headers", "fail", "Message headers must be on: traces, CBOR and error codes travel in them.", "the server takes no headers")
 	}

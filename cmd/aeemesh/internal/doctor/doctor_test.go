@@ -188,3 +188,13 @@ func TestDoctorDoesNotTakeASilentMonitorForABrokenStore(t *testing.T) {
 		}
 	}
 }
+
+func TestServersThatObeyTheirAnswers(t *testing.T) {
+	for version, obeys := range map[string]bool{
+		"2.12.15": true, "2.14.9": true, "2.14.10": false, "2.14.11-RC.1": false, "2.15.0": true, "2.15.2": true, "2.15.3": false, "2.16.0": false, "3.0.0": false,
+	} {
+		if obeysAnswers(version) != obeys {
+			t.Errorf("nats-server %s: %v", version, !obeys)
+		}
+	}
+}
