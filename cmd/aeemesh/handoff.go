@@ -134,6 +134,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return session.LaneError(err)
 	}
 	keeper := a.NewKeyKeeper(s.Verifier.Ring)
+	keeper.Refresh(ctx)
 	go keeper.Keep(ctx)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {

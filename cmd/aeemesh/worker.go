@@ -210,6 +210,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		key.Conn = s.Conn
 	}
 	keeper.Store(a.NewKeyKeeper(cfg.Node.Verifier.Ring, own...))
+	keeper.Load().Refresh(reloading)
 	go keeper.Load().Keep(reloading)
 	if err := w.Serve(ctx, s.Conn); err != nil {
 		return workerError(cmd, err)

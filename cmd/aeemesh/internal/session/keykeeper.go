@@ -29,7 +29,7 @@ type KeyKeeper struct {
 }
 
 // NewKeyKeeper makes the keeper of a ring, for a process that signs with the
-// keys own. Keep runs it.
+// keys own. Refresh reads the directory, Keep keeps reading it.
 func (a *App) NewKeyKeeper(ring *sign.Ring, own ...*OwnKey) *KeyKeeper {
 	return &KeyKeeper{app: a, ring: ring, own: own, dir: a.KeyDir(), spent: map[string]string{}}
 }
@@ -39,18 +39,17 @@ const (
 	keySettle = 500 * time.Millisecond // how long writing a file of it may take
 )
 
-// Keep reads the directory until ctx ends.
+// Keep reads the directory periodically until ctx ends.
 func (k *KeyKeeper) Keep(ctx context.Context) {
-	keys, err := k.app.Keys() // the process read them at its start
-	if err == nil {
-		k.renewAll(*keys)
-	}
 	for pause.For(ctx, keyReload) {
-		k.renewAll(k.read(ctx))
+		k.Refresh(ctx)
 	}
 }
 
-func (k *KeyKeeper) renewAll(keys sign.Keys) {
+// Refresh reads the directory now. A process calls it before it serves: it may have read the
+// directory long ago, and waited for its server since. It must not run at the same time as Keep.
+func (k *KeyKeeper) Refresh(ctx context.Context) {
+	keys := k.read(ctx)
 	for _, own := range k.own {
 		k.renew(own, keys, time.Now())
 	}
