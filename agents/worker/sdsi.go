@@ -117,68 +117,108 @@ func (w *Worker) describe(h *hosted, t *template.Template, text string) {
 	}
 }
 
-// learnTemplates connects the agents' desks to the mesh's templates, and publishes their own. The
-// returned function stops what it has started. fail ends the worker if a version turns out to be
-// taken when JetStream is available again.
+// learnTemplates connects the agents' desks to the mesh's templates, and publishes their own: those of
+// the operator before it returns, those that documents make while the agents work. The returned
+// function stops what it has started. fail ends the worker if a version turns out to be taken later.
 func (w *Worker) learnTemplates(ctx context.Context, fail context.CancelCauseFunc, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
-	store := jetstream.NewTemplates(js, node.Subjects())
+	p := &publisher{w, node, jetstream.NewTemplates(js, node.Subjects()), fail, make(chan struct{}, publishAtOnce)}
 	// It goes on while the worker drains: tasks that have begun tell something, too.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var wait sync.WaitGroup
+	var wait, given sync.WaitGroup
+	end = func() { stop(); wait.Wait() }
+	var hosts []*hosted
 	for _, h := range w.agents {
 		if h.desk == nil || h.templates == 0 && h.learner == nil && w.cfg.Fenced {
 			continue // its user need not have the permissions
 		}
-		h.desk.Use(store)
+		h.desk.Use(p.store)
 		w.learn(running, &wait, node, js, h)
-		err := w.publishTemplates(running, node, h)
-		if errors.Is(err, sdsi.ErrTaken) {
-			stop()
-			wait.Wait()
-			return nil, &ConfigError{"Templates", err}
-		}
-		if err == nil {
-			continue
-		}
-		if h.templates > 0 {
-			w.log.Warn("schema templates are not published yet", "entity", h.Entity, "err", err)
-		} else { // that of the document alone, which all its workers have
-			h.desk.Use(nil)
-			w.log.Debug("schema template is not published yet", "entity", h.Entity, "err", err)
-		}
-		wait.Go(func() {
-			for err != nil && running.Err() == nil {
-				if !w.again(running) {
-					return
-				}
-				h.desk.Use(store)
-				err = w.publishTemplates(running, node, h)
-				if errors.Is(err, sdsi.ErrTaken) {
-					fail(&ConfigError{"Templates", err})
-					return
-				}
-				if err != nil && h.templates == 0 {
-					h.desk.Use(nil)
-				}
-			}
-		})
+		hosts = append(hosts, h)
 	}
-	return func() { stop(); wait.Wait() }, nil
+	errs := make([]error, len(hosts)) // of the operator's templates
+	for i, h := range hosts {
+		if h.templates > 0 {
+			given.Go(func() { errs[i] = p.publish(ctx, h) })
+		}
+	}
+	given.Wait()
+	for i, h := range hosts {
+		switch err := errs[i]; {
+		case errors.Is(err, sdsi.ErrTaken):
+			end()
+			return nil, &ConfigError{"Templates", err}
+		case err != nil && ctx.Err() != nil:
+			end()
+			return nil, err
+		case err != nil:
+			w.log.Warn("schema templates are not published yet", "entity", h.Entity, "err", err)
+			wait.Go(func() {
+				if w.again(running) {
+					p.keepOn(running, h)
+				}
+			})
+		case h.templates == 0:
+			wait.Go(func() { p.keepOn(running, h) })
+		}
+	}
+	return end, nil
 }
 
-func (w *Worker) publishTemplates(ctx context.Context, node *mesh.Node, h *hosted) error {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
+// publishAtOnce is how many agents of a worker publish their templates at the same time.
+const publishAtOnce = 16
+
+// publisher publishes the templates of a worker's agents.
+type publisher struct {
+	w      *Worker
+	node   *mesh.Node
+	store  *jetstream.Templates
+	fail   context.CancelCauseFunc // ends the worker
+	places chan struct{}           // full when publishAtOnce agents publish
+}
+
+// keepOn publishes an agent's templates, with pauses, until it has succeeded or ctx ends.
+func (p *publisher) keepOn(ctx context.Context, h *hosted) {
+	for first := true; ; first = false {
+		h.desk.Use(p.store)
+		err := p.publish(ctx, h)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case errors.Is(err, sdsi.ErrTaken):
+			p.fail(&ConfigError{"Templates", err})
+			return
+		case h.templates == 0: // that of the document alone, which all its workers have
+			h.desk.Use(nil)
+			if first {
+				p.w.log.Debug("schema template is not published yet", "entity", h.Entity, "err", err)
+			}
+		}
+		if !p.w.again(ctx) {
+			return
+		}
+	}
+}
+
+// publish publishes an agent's templates once.
+func (p *publisher) publish(ctx context.Context, h *hosted) error {
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.w.cfg.Wait)
 	defer cancel()
 	added, err := h.desk.Publish(ctx)
 	for _, t := range added {
 		payload, failed := json.Marshal(t.Listed())
 		if failed == nil {
-			failed = node.BroadcastFrom(h.Entity, h.Signer, sdsi.Topic(h.Entity), intents.SchemaPublished, payload)
+			failed = p.node.BroadcastFrom(h.Entity, h.Signer, sdsi.Topic(h.Entity), intents.SchemaPublished, payload)
 		}
 		if failed != nil {
-			w.log.Warn("event not sent", "entity", h.Entity, "intent", intents.SchemaPublished, "err", failed)
+			p.w.log.Warn("event not sent", "entity", h.Entity, "intent", intents.SchemaPublished, "err", failed)
 		}
-		w.log.Info("schema template published", "entity", h.Entity, "scenario", t.Scenario, "schema_id", t.SchemaID)
+		p.w.log.Info("schema template published", "entity", h.Entity, "scenario", t.Scenario, "schema_id", t.SchemaID)
 	}
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
 		err = fmt.Errorf("the mesh has no bucket for them (\"aeemesh apply\" makes it), or JetStream is away: %w", err)

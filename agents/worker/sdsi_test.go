@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -194,7 +195,9 @@ func TestKeysThatNameACapabilityWait(t *testing.T) {
 		if err := json.Unmarshal(natstest.Within(t, "an event", events).Data, &e); err != nil {
 			t.Fatal(err)
 		}
-		got[e.Payload.Key] = e.Payload.Kind + ": " + e.Payload.Why
+		if e.Payload.Key != "" { // the event of the template itself has none
+			got[e.Payload.Key] = e.Payload.Kind + ": " + e.Payload.Why
+		}
 	}
 	for name, capability := range map[string]string{"merge_pull_request": "merge_pull_request", "close_issue": "close_issue", "deployer": "deployer", "window_seat": ""} {
 		want := evolve.KindTrial + ": "
@@ -207,13 +210,14 @@ func TestKeysThatNameACapabilityWait(t *testing.T) {
 	}
 }
 
+const tram = `{"schema_id":"tram_v1","scenario":"tram_ticket","keys":[{"key_name":"stop","key_type":"string","required":true,"semantic_description":"A stop."}]}`
+
 // A version never changes. A worker that finds out only after it has started, because JetStream
 // was away, that another one has published another template under the same schema_id, ends.
 func TestAVersionThatIsTakenEndsTheWorkerLater(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := jsOf(t, srv)
-	const tram = `{"schema_id":"tram_v1","scenario":"tram_ticket","keys":[{"key_name":"stop","key_type":"string","required":true,"semantic_description":"A stop."}]}`
 	cfg := config(srv, "agent.trams")
 	cfg.Templates = filepath.Dir(write(t, "tram.sdsi.json", tram))
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -239,5 +243,78 @@ func TestAVersionThatIsTakenEndsTheWorkerLater(t *testing.T) {
 	var conflict *worker.ConfigError
 	if err := natstest.Within(t, "the end", ended); !errors.As(err, &conflict) || !errors.Is(err, sdsi.ErrTaken) {
 		t.Errorf("the worker ended with %v", err)
+	}
+}
+
+// heldBucket is a mesh whose bucket of templates never answers: it returns what the worker sends there.
+func heldBucket(t *testing.T, srv *natsd.Server) <-chan *nats.Msg {
+	t.Helper()
+	nc, held := natstest.Conn(t, srv), make(chan *nats.Msg, 64)
+	if _, err := nc.ChanSubscribe("$KV."+jetstream.BucketSDSI+".>", held); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// The template that a document's io.input_schema makes is published beside the work: a worker of many
+// agents serves them all though no publishing has ended, and stops at once.
+func TestAgentsAreServedWhileTheirTemplatesArePublished(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	held := heldBucket(t, srv)
+	cfg := config(srv)
+	cfg.Wait = time.Hour
+	for i := range 20 {
+		cfg.Agents = append(cfg.Agents, worker.Agent{As: fmt.Sprint("agent.greeter_", i), File: write(t, "greeter.json", `{"sc_standard":"SC-006","agent":{"name":"Greeter","goal":"x",
+			"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
+			"io":{"input_schema":{"type":"object","properties":{"text":{"type":"string"}}}}}}`)})
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { close(ready) }
+	w := newWorker(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- w.Run(ctx) }()
+	natstest.Within(t, "the agents", ready)
+	natstest.Within(t, "a template", held)
+	cancel()
+	if err := natstest.Within(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// The templates of an operator's folder are published before the agents are served, those of several
+// agents at the same time. A worker that is stopped meanwhile ends at once.
+func TestAnOperatorsTemplatesArePublishedTogether(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	held := heldBucket(t, srv)
+	cfg := config(srv, "agent.trams", "agent.ferries")
+	cfg.Wait = time.Hour
+	cfg.Templates = t.TempDir()
+	for _, a := range cfg.Agents {
+		folder := filepath.Join(cfg.Templates, a.As)
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "ticket.sdsi.json"), []byte(tram), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { t.Error("the agents are served before it is known whether their templates are taken") }
+	w := newWorker(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- w.Run(ctx) }()
+	for range cfg.Agents {
+		natstest.Within(t, "a template", held)
+	}
+	cancel()
+	if err := natstest.Within(t, "the end", ended); err != nil {
+		t.Error(err)
 	}
 }

@@ -232,7 +232,7 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	defer endTeams()
 	endTemplates, err := w.learnTemplates(ctx, end, node, js)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer endTemplates()
 	told := make(chan struct{})
