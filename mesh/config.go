@@ -54,14 +54,16 @@ type Seen interface {
 
 // Journal stores envelopes beyond the memory of one process. Post must return at once,
 // whether or not the envelope gets stored. Get fails with [jetstream.ErrNotFound] if the
-// journal does not have the envelope.
+// journal does not have the envelope. A journal that may come later has the method
+// Absent() bool; Post is not called while that is true.
 type Journal interface {
 	Post(entity, id string, raw []byte) error
 	Get(ctx context.Context, entity, id string) ([]byte, error)
 }
 
 // Refutations stores which contexts were refuted to an entity, beyond the memory of one
-// process.
+// process. List fails with [jetstream.ErrNotFound] if there is no store yet; then the memory of
+// the process counts.
 type Refutations interface {
 	Add(ctx context.Context, entity, id string, record []byte) error
 	List(ctx context.Context, entity, id string) ([][]byte, error)

@@ -134,7 +134,7 @@ type Agent struct {
 type Use int
 
 const (
-	Auto Use = iota // if it is there
+	Auto Use = iota // as soon as it is there
 	On              // always; without it the worker fails
 	Off             // never
 )

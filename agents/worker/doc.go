@@ -21,9 +21,9 @@
 // [New] reads the documents and makes the agents (agents.go). [Worker.Run]
 // connects to NATS; [Worker.Serve] uses a connection of the caller. Either makes
 // a node on it (node.go) with the stores that the mesh has: the replay window
-// and the journal (stores.go), and the durable lane (lane.go). If the lane's
-// streams are missing, the worker serves live tasks and takes durable ones as
-// soon as the streams exist. Then the references to subagents are checked
+// (seen.go), the journal (journal.go), and the durable lane (lane.go). If their
+// streams are missing, the worker serves live tasks, looks for the streams
+// (late.go), and takes durable tasks as soon as they exist. Then the references to subagents are checked
 // (teams.go), and all agents are served (daemon.go) until ctx ends, one of them
 // fails, or the server refuses a subscription that an agent needs.
 //

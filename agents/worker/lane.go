@@ -10,14 +10,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/counter"
-	"github.com/aeemesh/aeemesh/jetstream/seen"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// laneInterval is how often a worker that started without the durable lane
-// checks whether it exists. It also checks after each reconnect.
+// laneInterval is how often a worker that started without the durable lane, the replay window or
+// the journal checks whether it exists. It also checks after each reconnect.
 const laneInterval = 30 * time.Second
 
 // useLane adds the durable lane to the configuration of the worker's node. With
@@ -54,23 +53,15 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 		return nil
 	}
 	w.cfg.Hooks.NoLane(cfg.Entity, lacking)
-	var ids *lateSeen
-	again := make(chan struct{})
-	if cfg.Seen == nil && w.cfg.Replay == Auto && cfg.ReplayWindow > 0 {
-		ids = w.newLateSeen(js.Conn(), seen.New(js, m, cfg.ReplayWindow), cfg)
-		cfg.Seen = ids
-		w.later.Go(func() {
-			select {
-			case <-again:
-				ids.ask(ctx)
-			case <-ctx.Done():
-			}
-		})
-	}
+	ids, _ := cfg.Seen.(*lateSeen)
+	journal, _ := cfg.Journal.(*lateJournal)
 	await := jetstream.AwaitLane(ctx, js, m, w.cfg.Fenced, laneInterval, lacking, func() {
 		w.counters.use(counters)
-		if ids != nil && !ids.look(ctx) {
-			close(again)
+		if ids != nil {
+			ids.look(ctx, true)
+		}
+		if journal != nil {
+			journal.look(ctx)
 		}
 		w.log.Warn("the durable lane is available: durable tasks are taken from now on")
 	})

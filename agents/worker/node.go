@@ -29,10 +29,10 @@ func (w *Worker) newNode(ctx context.Context, conn *nats.Conn) (*mesh.Node, nats
 	if err := w.useSeen(ctx, js, m, &cfg); err != nil {
 		return nil, nil, err
 	}
-	if err := w.useLane(ctx, js, m, &cfg); err != nil {
+	if err := w.useJournal(ctx, js, m, &cfg); err != nil {
 		return nil, nil, err
 	}
-	if err := w.useJournal(ctx, js, m, &cfg); err != nil {
+	if err := w.useLane(ctx, js, m, &cfg); err != nil {
 		return nil, nil, err
 	}
 	node, err := mesh.New(conn, cfg)

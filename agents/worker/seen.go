@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -31,9 +31,9 @@ func (e *WindowError) Error() string {
 	return fmt.Sprintf("ids have to be remembered for %v (ReplayWindow, or twice the Skew), and the mesh's bucket keeps them for %v", e.Want, e.Kept)
 }
 
-// useSeen adds the mesh's replay window to the configuration of the worker's
-// node, if its bucket exists. If the bucket does not answer now, it is asked until
-// it does, or until ctx ends.
+// useSeen adds the mesh's replay window to the configuration of the worker's node. With
+// Auto, a bucket that does not exist or does not answer is looked for until it does, or until ctx
+// ends.
 func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
 	use := w.cfg.Replay
 	if use == Off || cfg.ReplayWindow <= 0 {
@@ -44,14 +44,14 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	ids := seen.New(js, m, cfg.ReplayWindow)
 	bound, err := ids.Bound(asking)
 	switch {
-	case err != nil && use == Auto && noSeen(err):
-		w.log.Info("ids are remembered by this process alone", "err", err)
-		return nil
 	case err != nil && use == Auto:
-		late := w.newLateSeen(js.Conn(), ids, cfg)
-		late.learn(ctx, bound, err)
+		late := &lateSeen{conn: js.Conn(), window: ids, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log,
+			wake: make(chan struct{}, 1), expected: true}
+		next := late.learn(ctx, bound, err)
 		cfg.Seen = late
-		w.later.Go(func() { late.ask(ctx) })
+		w.later.Go(func() {
+			lookAgain(ctx, js.Conn(), next, late.wake, func(ctx context.Context) time.Duration { return late.look(ctx, false) })
+		})
 		return nil
 	case err != nil:
 		return &ConfigError{"Replay", err}
@@ -60,12 +60,6 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	cfg.Seen, cfg.SeenUnsigned = ids, use == On
 	return nil
-}
-
-// noSeen reports whether an error of the bucket of ids means that the worker has none. After
-// any other error it may have one.
-func noSeen(err error) bool {
-	return errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) && !jetstream.Away(err)
 }
 
 // overheard reports whether a request that gets no answer may have reached a program that subscribes
@@ -101,16 +95,18 @@ type lateSeen struct {
 	wait    time.Duration // for an answer
 	log     *slog.Logger
 	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
-	heard   bool                      // it was logged that a program listens to all
+	wake    chan struct{}             // the next look is due
+
+	mu       sync.Mutex // held by a look
+	settled  bool       // the bucket need not be looked for any more
+	expected bool       // nothing says that there is no bucket
+	told     bool       // it was logged that there is none
+	pauses   pauses
 }
 
 // seenState is what a worker knows of the mesh's replay window: that it answers, or err, why it
 // cannot be used.
 type seenState struct{ err error }
-
-func (w *Worker) newLateSeen(conn *nats.Conn, window *seen.Window, cfg *mesh.Config) *lateSeen {
-	return &lateSeen{conn: conn, window: window, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log}
-}
 
 func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
 	switch known := s.known.Load(); {
@@ -122,25 +118,29 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 	return s.window.Claim(ctx, entity, id, by)
 }
 
-// ask asks for the bucket, with growing pauses, until learn has learnt what it needs.
-func (s *lateSeen) ask(ctx context.Context) {
-	for next := time.Second / 4; pause.For(ctx, next); next = min(2*next, laneInterval) {
-		if s.look(ctx) {
-			return
+// look looks for the bucket once, and returns the pause until the next look; 0: none is needed.
+// laneCame says that the durable lane has just come, so that a bucket is to be expected.
+func (s *lateSeen) look(ctx context.Context, laneCame bool) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settled {
+		return 0
+	}
+	if laneCame {
+		s.expected, s.pauses = true, pauses{}
+		select {
+		case s.wake <- struct{}{}:
+		default:
 		}
 	}
-}
-
-// look asks for the bucket once. It reports whether it need not be asked again.
-func (s *lateSeen) look(ctx context.Context) bool {
 	asking, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	bound, err := s.window.Bound(asking)
 	return s.learn(ctx, bound, err)
 }
 
-// learn takes an answer of the bucket. It reports whether the bucket need not be asked again.
-func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) bool {
+// learn takes an answer of the bucket, and returns the pause until the next look.
+func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) time.Duration {
 	before := s.known.Load()
 	switch {
 	case err == nil && bound > 0 && s.length > bound:
@@ -151,27 +151,28 @@ func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) bo
 			known = &seenState{err}
 		}
 		s.known.Store(known)
-		return true
+		s.settled = true
+		return 0
 	case err == nil:
 		s.known.Store(new(seenState))
-		if before != nil {
-			s.log.Warn("the mesh's replay window is used from now on")
+		level := slog.LevelInfo
+		if before != nil { // it was a warning that this was not known
+			level = slog.LevelWarn
 		}
-		return true
-	case noSeen(err):
+		s.log.Log(ctx, level, "the mesh's replay window is used from now on")
+		s.settled = true
+		return 0
+	case absent(err) || overheard(ctx, s.conn):
 		s.known.Store(nil)
-		s.log.Info("ids are remembered by this process alone", "err", err)
-		return true
-	case overheard(ctx, s.conn): // asked again all the same: JetStream may be on another server
-		s.known.Store(nil)
-		if !s.heard {
-			s.heard = true
-			s.log.Info("ids are remembered by this process alone, until JetStream answers", "err", err)
+		s.expected = s.expected && !absent(err) // where it is overheard, JetStream may be on another server
+		if !s.told {
+			s.told = true
+			s.log.Info("ids are remembered by this process alone, until the mesh has a bucket for them", "err", err)
 		}
-		return false
+	case s.expected && ctx.Err() == nil:
+		if s.known.Store(&seenState{err}); before == nil {
+			s.log.Warn("it is not known whether the mesh has a replay window: it is asked again", "err", err)
+		}
 	}
-	if s.known.Store(&seenState{err}); before == nil {
-		s.log.Warn("it is not known whether the mesh has a replay window: it is asked again", "err", err)
-	}
-	return false
+	return s.pauses.after(err)
 }

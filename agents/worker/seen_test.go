@@ -84,6 +84,43 @@ func TestTheReplayWindowIsAskedUntilItAnswers(t *testing.T) {
 	}
 }
 
+// A worker that starts before the bucket exists remembers ids alone, also while JetStream does not
+// answer, and uses the bucket as soon as it finds it.
+func TestTheReplayWindowIsUsedWhenItComes(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	outage := natstest.NewOutage(t, srv)
+	js := outage.JetStream(t, natstest.Conn(t, srv))
+	cfg, log := windowOf(t, js, mesh.Config{Verifier: sign.Verifier{Mode: sign.Required}})
+	if cfg.Seen == nil {
+		t.Fatalf("ids are remembered by the process alone for ever; the log is %s", log)
+	}
+	outage.RefuseFirst(1)
+	cfg.Seen.(*lateSeen).look(t.Context(), false)
+	for _, by := range []string{"first", "second"} {
+		if holder, err := claim(t, cfg, by); err != nil || holder != by {
+			t.Errorf("without a bucket: holder %q, %v", holder, err)
+		}
+	}
+	outage.RefuseFirst(0)
+	applied, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), applied, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().ForceReconnect(); err != nil { // it asks after each reconnect
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the bucket is used", func() bool { return strings.Contains(log.String(), "from now on") })
+	for _, by := range []string{"third", "fourth"} {
+		if holder, err := claim(t, cfg, by); err != nil || holder != "third" {
+			t.Errorf("with the bucket: holder %q, %v", holder, err)
+		}
+	}
+}
+
 // A bucket that turns out to keep ids for a shorter time than the worker has to remember them proves
 // too little where signatures are required: a worker that learns it at its start does not start.
 func TestAReplayWindowThatIsFoundTooShort(t *testing.T) {
@@ -134,13 +171,9 @@ func TestAMeshWithoutAReplayWindow(t *testing.T) {
 			}
 			began := time.Now()
 			cfg, log := windowOf(t, js, mesh.Config{Verifier: sign.Verifier{Mode: sign.Required}})
-			refuses := cfg.Seen != nil
-			if name == listened { // it is asked again
-				holder, err := claim(t, cfg, "first")
-				refuses = err != nil || holder != "first"
-			}
-			if refuses || !strings.Contains(log.String(), "level=INFO") {
-				t.Errorf("it is %v after %v; the log is %s", cfg.Seen, time.Since(began), log)
+			holder, err := claim(t, cfg, "first") // it is asked again
+			if err != nil || holder != "first" || !strings.Contains(log.String(), "level=INFO") {
+				t.Errorf("holder %q, %v after %v; the log is %s", holder, err, time.Since(began), log)
 			}
 		})
 	}

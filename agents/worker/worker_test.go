@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -184,6 +185,56 @@ func TestTheLaneIsAttachedWhenItComes(t *testing.T) {
 	}
 	if err := w.Serve(t.Context(), conn); err == nil {
 		t.Error("it serves twice")
+	}
+}
+
+// A worker that starts before the journal exists uses it when it has come, and puts into it what was
+// refuted until then.
+func TestTheJournalIsUsedWhenItComes(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	conn := natstest.Conn(t, srv)
+	cfg := config(srv, "agent.one")
+	cfg.Durable, cfg.Journal = worker.Auto, worker.Auto
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { close(ready) }
+	w := newWorker(t, cfg)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { ended <- w.Serve(ctx, conn) }()
+	natstest.Within(t, "the agent", ready)
+	ada := client(t, srv)
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.one", "agent.ask", nil)
+	refute := func(why string) {
+		var answer intents.RefuteResult
+		if _, err := ada.Query(t.Context(), "agent.one", intents.ContextRefute, intents.RefuteTask{ID: task.ID, Reason: why}, &answer); err != nil || !answer.Acknowledged {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+	}
+	refute("early")
+	apply(t, jsOf(t, srv))
+	if err := conn.ForceReconnect(); err != nil { // the worker looks after each reconnect
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the durable lane is there", func() bool {
+		health := w.Health()
+		return health[len(health)-1].Detail["durable"] == string(jetstream.LaneWorking)
+	})
+	if _, err := ada.Send(t.Context(), task, mesh.SendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refute("late")
+	stop()
+	if err := natstest.Within(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+
+	_, stop = start(t, cfg)
+	defer stop()
+	var found intents.FetchResult
+	if _, err := ada.Query(t.Context(), "agent.one", intents.ContextFetch, intents.FetchTask{ID: task.ID}, &found); err != nil || !found.Found ||
+		len(found.Refutations) != 2 || found.Refutations[0].Reason != "early" || found.Refutations[1].Reason != "late" {
+		t.Errorf("another worker of the agent finds %+v, %v", found, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	Silent func(entity string) bool
 }
 
-// Refutations stores which contexts were refuted to an entity.
+// Refutations stores which contexts were refuted to an entity; see Refutations of package mesh.
 type Refutations interface {
 	Add(ctx context.Context, entity, id string, record []byte) error
 	List(ctx context.Context, entity, id string) ([][]byte, error)
@@ -122,7 +123,7 @@ func (c *Contexts) refutations(ctx context.Context, id string) []intents.Refutat
 	if c.cfg.Shared != nil {
 		if shared, err := c.cfg.Shared.List(ctx, c.cfg.Entity, id); err == nil {
 			records = shared
-		} else if !errors.Is(err, context.Canceled) {
+		} else if !errors.Is(err, context.Canceled) && !errors.Is(err, jetstream.ErrNotFound) {
 			c.cfg.Log.Warn("stored refutations not read", "id", id, "err", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -292,6 +293,29 @@ func TestStoresThatAreDown(t *testing.T) {
 	}
 	if fetched, err := c.Fetch(t.Context(), fetch, envelope.Reference{ID: e.ID, Locator: "agent.y"}); code(err) != envelope.CodeUnavailable {
 		t.Errorf("fetched: %+v, %v", fetched, err)
+	}
+}
+
+// soon is a store of refutations that is not there yet.
+type soon struct{ down }
+
+func (soon) Add(context.Context, string, string, []byte) error { return nil }
+func (soon) List(context.Context, string, string) ([][]byte, error) {
+	return nil, jetstream.ErrNotFound
+}
+
+// Until there is a store, this process's own memory counts, and that is worth no warning.
+func TestRefutationsBeforeThereIsAStore(t *testing.T) {
+	t.Parallel()
+	c, e := known(t, nil)
+	var log strings.Builder
+	c.cfg.Shared, c.cfg.Log = soon{}, slog.New(slog.NewTextHandler(&log, nil))
+	refute := Task{Envelope: envelope.New(envelope.TypeTask, "agent.y", "agent.x", intents.ContextRefute, wire.MustJSON(intents.RefuteTask{ID: e.ID, Reason: "wrong"}))}
+	if answer, err := c.AnswerRefute(t.Context(), refute); !answer.Acknowledged || err != nil {
+		t.Errorf("refuted: %+v, %v", answer, err)
+	}
+	if found := c.refutations(t.Context(), e.ID); len(found) != 1 || log.Len() > 0 {
+		t.Errorf("found %+v; the log is %s", found, log.String())
 	}
 }
 

@@ -30,8 +30,9 @@ type Store interface {
 // sent and received. Each task adds envelopes, so adding keeps no decoded envelope alive
 // and avoids allocations; Find is a linear search.
 type Journal struct {
-	store Store // nil: this process's memory only
-	log   *slog.Logger
+	store  Store       // nil: this process's memory only
+	absent func() bool // the store is not there yet; nil: it is
+	log    *slog.Logger
 
 	next atomic.Uint64
 	seed maphash.Seed
@@ -48,7 +49,11 @@ type journalSlot struct {
 
 // New makes an empty journal.
 func New(store Store, log *slog.Logger) *Journal {
-	return &Journal{store: store, log: log, seed: maphash.MakeSeed()}
+	j := &Journal{store: store, log: log, seed: maphash.MakeSeed()}
+	if late, ok := store.(interface{ Absent() bool }); ok {
+		j.absent = late.Absent
+	}
+	return j
 }
 
 // Received adds an envelope with its id. raw is its encoding, and must not be changed
@@ -123,7 +128,7 @@ func (j *Journal) RememberSent(entity string, e *envelope.Envelope, raw []byte, 
 
 // post adds e to the mesh's journal, if there is one.
 func (j *Journal) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
-	if j.store == nil {
+	if j.store == nil || j.absent != nil && j.absent() {
 		return
 	}
 	var err error
