@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -115,7 +116,7 @@ func TestEachPartOfACredentialIsRedacted(t *testing.T) {
 	t.Parallel()
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"access_token":"access-1234","token_type":"bearer"}`)
+		_, _ = io.WriteString(w, `{"access_token":"access-1234-Kd82mQz71pL","token_type":"bearer"}`)
 	})
 	for _, tt := range []struct {
 		auth  aaif.Auth
@@ -124,7 +125,7 @@ func TestEachPartOfACredentialIsRedacted(t *testing.T) {
 	}{
 		{aaif.Auth{Type: aaif.AuthBearer}, " token-1234\n", []string{"token-1234"}},
 		{aaif.Auth{Type: aaif.AuthBasic}, "ann:password-1", []string{"password-1"}},
-		{aaif.Auth{Type: aaif.AuthOAuth2, TokenURL: u.String()}, "app:client-1234", []string{"client-1234", "access-1234"}},
+		{aaif.Auth{Type: aaif.AuthOAuth2, TokenURL: u.String()}, "app:client-1234", []string{"client-1234", "access-1234-Kd82mQz71pL"}},
 		{aaif.Auth{Type: aaif.AuthAWSSigV4, Scopes: []string{"service=lambda", "region=eu-west-1"}}, "AKID:secret-1234:session-1234", []string{"secret-1234", "session-1234"}},
 	} {
 		access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("T", tt.value).set}
@@ -139,6 +140,45 @@ func TestEachPartOfACredentialIsRedacted(t *testing.T) {
 		for _, part := range tt.parts {
 			if got := access.Secrets.Redactor().Scrub("it is " + part); got != "it is "+secret.Redacted {
 				t.Errorf("%s: %q", tt.auth.Type, got)
+			}
+		}
+	}
+}
+
+// The access token is the token endpoint's choice: one that may be a part of other texts is not
+// removed from them, because that would damage the results of all tools.
+func TestATokenEndpointCannotBlankWords(t *testing.T) {
+	t.Parallel()
+	for token, texts := range map[string][]string{
+		"text":                           {`{"text":"hello"}`},
+		"true":                           {`{"ok":true}`},
+		"12345678":                       {`{"amount":12345678}`},
+		"unevaluatedProperties":          {`{"unevaluatedProperties":false}`},
+		"customer_billing_address_line":  {`{"customer_billing_address_line":"5 High Street"}`},
+		"finance.department@example.com": {`{"to":"finance.department@example.com"}`},
+		`1","properties":{"a":{"type"`:   {`{"version":"1","properties":{"a":{"type":"string"}}}`},
+		"[0,0,0,0,0,0,0,0,0,0,0,0,0]":    {`{"vector":[0,0,0,0,0,0,0,0,0,0,0,0,0]}`},
+		"is 1 of the orders of today":    {`{"text":"this is 1 of the orders of today"}`},
+	} {
+		answer, err := json.Marshal(map[string]string{"access_token": token, "token_type": "bearer"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(answer)
+		})
+		access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("T", "app:client-1234").set}
+		c, err := access.Client(u, &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T", TokenURL: u.String()})
+		if err == nil {
+			_, err = get(t, c, u.String())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if got := access.Secrets.Redactor().JSON(json.RawMessage(text)); string(got) != text {
+				t.Errorf("with the token %s, %s becomes %s", token, text, got)
 			}
 		}
 	}

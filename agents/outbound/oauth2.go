@@ -183,13 +183,28 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answ
 	if !strings.EqualFold(token.Type(), "Bearer") {
 		return nil, fmt.Errorf("%w: the token endpoint gave a token that is not of type bearer", ErrCredential)
 	}
-	t.credential.know(token.AccessToken)
+	if unlike(token.AccessToken) {
+		t.credential.know(token.AccessToken)
+	}
 	life := maxTokenLife
 	if !token.Expiry.IsZero() {
 		life = token.Expiry.Sub(begun)
 	}
 	t.token, t.fresh = token, begun.Add(life-min(early, life/2))
 	return token, nil
+}
+
+// minToken is the length of 128 random bits in base64, in bytes. Access tokens have no fewer
+// (RFC 6749, section 10.10).
+const minToken = 22
+
+// unlike reports whether a token is unlike all other texts, so that it can be removed from them. The
+// token is the endpoint's choice: if "text" or "true" were one, and removed, that would damage the
+// results of all tools.
+func unlike(token string) bool {
+	digits := strings.ContainsAny(token, "0123456789")
+	letters := strings.ContainsFunc(token, func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' })
+	return len(token) >= minToken && digits && letters && !strings.ContainsAny(token, " \t\r\n\"\\,{}[]")
 }
 
 // tokenError describes a failure of the token endpoint, without its text, which

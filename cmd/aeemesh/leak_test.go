@@ -180,7 +180,7 @@ func TestNoSecretLeaks(t *testing.T) {
 	gcpKey := servicePrivateKey(t)
 	secrets := map[string]string{
 		"bearer": "bearer-4tG/x+Qz=81", "basic password": "basic-p4ss/w+rd=", "api key": "apikey-9Zx&2<w>", "model key": "sk-model-7Hj3kQ9xLm2", "bad model key": "sk-model-refused-2Wd8",
-		"oauth2 secret": "oauth2-cl1ent/secret=", "oauth2 access token": "oauth2-acc3ss.t0ken", "sigv4 secret key": "sigv4/Secret+Key/0x7Y=", "sigv4 session": "sigv4-session/T0k==",
+		"oauth2 secret": "oauth2-cl1ent/secret=", "oauth2 access token": "oauth2-acc3ss.t0ken.7Kd2", "sigv4 secret key": "sigv4/Secret+Key/0x7Y=", "sigv4 session": "sigv4-session/T0k==",
 		"mtls key": key, "vault role": "role-id-66f1e0aa", "vault secret id": "secret-id-0d9c8b7a", "vault token": "hvs.leak-t0ken-55Kq", "aws secret key": "aws/Sm+secret/Key9x=",
 		"aws session": "aws-sm-session/0q==", "azure client secret": "az~client.Secret8Q", "azure access token": "az-acc3ss.T0ken", "google key": gcpKey,
 		"google access token": "ya29.g00gle-Acc3ss", "connect token": "op-connect.t0k3n-4R",
