@@ -97,7 +97,7 @@ func (s *Set) registerCredentials(env []string) {
 			}
 		}
 		for _, text := range known {
-			s.Redactor().Add(secret.New(text)) // it ignores short texts
+			s.Redactor().Pin(secret.New(text)) // it ignores short texts
 		}
 	}
 }

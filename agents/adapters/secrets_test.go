@@ -185,6 +185,19 @@ func TestCredentialsOfProgramsAreKnownByTheirForm(t *testing.T) {
 	}
 }
 
+// What was registered later, such as access tokens and the secrets of vaults, does not push out the
+// credentials of programs, which are registered once.
+func TestCredentialsOfProgramsStayKnown(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, "mcp_servers: {it: {command: [/bin/true], env: ['AUTH=ghp_0123456789abcdefghij0123456789']}}", nil)
+	for i := range secret.MaxKnown + 1 {
+		s.Redactor().Add(secret.New(fmt.Sprintf("token-%d", i)))
+	}
+	if got := s.Redactor().Scrub("it is ghp_0123456789abcdefghij0123456789"); got != "it is "+secret.Redacted {
+		t.Errorf("the result has %q", got)
+	}
+}
+
 // Values of the environment that are not credentials are not redacted.
 func TestARegionIsNoSecret(t *testing.T) {
 	t.Parallel()

@@ -145,6 +145,53 @@ func TestEachPartOfACredentialIsRedacted(t *testing.T) {
 	}
 }
 
+// A client's tokens are known to the Redactor for as long as one may be under way: the current one
+// and the one before it. Those of other clients stay.
+func TestOldTokensAreForgotten(t *testing.T) {
+	t.Parallel()
+	var given atomic.Int32
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"access_token":"access-1234-Kd82mQz71pL-%d","token_type":"bearer"}`, given.Load())
+			return
+		}
+		if r.Header.Get("Authorization") != fmt.Sprintf("Bearer access-1234-Kd82mQz71pL-%d", given.Load()) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("T", "app:client-1234").set}
+	client := func() *http.Client {
+		c, err := access.Client(u, &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T", TokenURL: u.String() + "/token"})
+		if err == nil {
+			_, err = get(t, c, u.String())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	client() // its only token is number 0
+	given.Add(1)
+	client() // and of this one number 1, which the next client gets, too
+	c := client()
+	for range 3 {
+		given.Add(1)
+		if got, err := get(t, c, u.String()); err != nil || got != "200 " {
+			t.Fatal(got, err)
+		}
+	}
+	var known []int
+	for i := range 5 {
+		if access.Secrets.Redactor().Holds(fmt.Sprintf("access-1234-Kd82mQz71pL-%d", i)) {
+			known = append(known, i)
+		}
+	}
+	if want := []int{0, 1, 3, 4}; !slices.Equal(known, want) {
+		t.Errorf("the tokens %v are known, want %v", known, want)
+	}
+}
+
 // The access token is the token endpoint's choice: one that may be a part of other texts is not
 // removed from them, because that would damage the results of all tools.
 func TestATokenEndpointCannotBlankWords(t *testing.T) {

@@ -39,7 +39,8 @@ type clientCredentials struct {
 	turn  chan struct{} // a mutex that can be waited for with a context; it guards the following fields
 	grant Grant         // without TokenURL until it is discovered
 	token *oauth2.Token
-	fresh time.Time // when token has to be replaced
+	fresh time.Time        // when token has to be replaced
+	known [2]secret.Secret // the last tokens that the Redactor knows, the latest first
 }
 
 // Grant says where and for what to request a token.
@@ -183,15 +184,27 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answ
 	if !strings.EqualFold(token.Type(), "Bearer") {
 		return nil, fmt.Errorf("%w: the token endpoint gave a token that is not of type bearer", ErrCredential)
 	}
-	if unlike(token.AccessToken) {
-		t.credential.know(token.AccessToken)
-	}
+	t.know(token.AccessToken)
 	life := maxTokenLife
 	if !token.Expiry.IsZero() {
 		life = token.Expiry.Sub(begun)
 	}
 	t.token, t.fresh = token, begun.Add(life-min(early, life/2))
 	return token, nil
+}
+
+// know registers the token with the Redactor, and drops the last but one: the last may still be in
+// answers that are under way.
+func (t *clientCredentials) know(token string) {
+	var s secret.Secret
+	if unlike(token) {
+		s = secret.New(token)
+	}
+	if s.Equal(t.known[0]) {
+		return
+	}
+	t.credential.set.Redactor().Replace(t.known[1], s)
+	t.known = [2]secret.Secret{s, t.known[0]}
 }
 
 // minToken is the length of 128 random bits in base64, in bytes. Access tokens have no fewer

@@ -26,19 +26,32 @@ import (
 // bytes. Shorter values occur in every text, and are not secret.
 const MinScrubbed = 4
 
-// MaxKnown is how many values a [Redactor] stores. Beyond that it drops those
-// that were added longest ago.
+// MaxKnown is how many values that were given to Add a [Redactor] stores, and how many that were
+// given to Replace. Beyond that it drops those that were added longest ago.
 const MaxKnown = 4096
 
 // Redactor removes known secrets from texts: as they are, in base64 and hex,
 // and escaped for URLs, HTML, JSON, JSON pointers and Go. The zero Redactor knows none. It is safe for
 // concurrent use; a nil Redactor does nothing.
 type Redactor struct {
-	mu    sync.Mutex
-	known []Secret // the latest last
-	forms []string // of known
-	repl  *strings.Replacer
-	heads map[string][]string // forms, by their first MinScrubbed bytes
+	mu       sync.Mutex
+	pinned   []*registered // never dropped
+	known    []*registered // the latest last
+	replaced []*registered // that Replace has added, the latest last
+	forms    []string      // of all
+	repl     *strings.Replacer
+	heads    map[string][]string // forms, by their first MinScrubbed bytes
+}
+
+// registered is a secret that a Redactor knows.
+type registered struct {
+	secret Secret
+	forms  []string // nil until they are needed
+	uses   int      // of one that Replace has added: how often, less how often it was replaced
+}
+
+func indexOf(entries []*registered, s Secret) int {
+	return slices.IndexFunc(entries, func(e *registered) bool { return e.secret.Equal(s) })
 }
 
 // Add adds secrets. If parts of a secret are secret by themselves, as in
@@ -50,19 +63,53 @@ func (r *Redactor) Add(secrets ...Secret) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range secrets {
-		if len(s.Reveal()) < MinScrubbed {
-			continue
-		}
-		if i := slices.IndexFunc(r.known, s.Equal); i >= 0 {
-			r.known = append(slices.Delete(r.known, i, i+1), s)
-			continue
-		}
-		r.known = append(r.known, s)
-		if len(r.known) > MaxKnown {
-			r.known = slices.Delete(r.known, 0, len(r.known)-MaxKnown)
-		}
-		r.repl = nil
+		r.known = r.latest(r.known, s, 0)
 	}
+}
+
+// Pin adds secrets that are never dropped. It is for those that are added only once.
+func (r *Redactor) Pin(secrets ...Secret) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range secrets {
+		if len(s.Reveal()) >= MinScrubbed && indexOf(r.pinned, s) < 0 {
+			r.pinned, r.repl = append(r.pinned, &registered{secret: s}), nil
+		}
+	}
+}
+
+// Replace adds a secret, and drops one that it has added earlier, such as the last but one token of
+// a client. The other stays if it was also added otherwise. Each of the two may be the zero Secret.
+func (r *Redactor) Replace(old, with Secret) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replaced = r.latest(r.replaced, with, 1)
+	if i := indexOf(r.replaced, old); i >= 0 {
+		if r.replaced[i].uses--; r.replaced[i].uses <= 0 {
+			r.replaced, r.repl = slices.Delete(r.replaced, i, i+1), nil
+		}
+	}
+}
+
+// latest puts a secret at the end of entries, of which it drops the first if they are too many.
+func (r *Redactor) latest(entries []*registered, s Secret, uses int) []*registered {
+	if len(s.Reveal()) < MinScrubbed {
+		return entries
+	}
+	if i := indexOf(entries, s); i >= 0 {
+		e := entries[i]
+		e.uses += uses
+		return append(slices.Delete(entries, i, i+1), e)
+	}
+	r.repl = nil
+	entries = append(entries, &registered{secret: s, uses: uses})
+	return slices.Delete(entries, 0, max(0, len(entries)-MaxKnown))
 }
 
 // Scrub returns the text with every known secret replaced by [Redacted]. It also replaces the
@@ -264,8 +311,11 @@ func (r *Redactor) replacer() (*strings.Replacer, map[string][]string) {
 	defer r.mu.Unlock()
 	if r.repl == nil {
 		r.forms, r.heads = nil, make(map[string][]string)
-		for _, s := range r.known {
-			r.forms = append(r.forms, Forms(s)...)
+		for _, e := range slices.Concat(r.pinned, r.known, r.replaced) {
+			if e.forms == nil {
+				e.forms = Forms(e.secret)
+			}
+			r.forms = append(r.forms, e.forms...)
 		}
 		// If two forms begin at the same place, the longer one must be
 		// replaced: a Replacer uses the first in its list.
