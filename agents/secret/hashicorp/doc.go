@@ -15,7 +15,8 @@
 //
 // It logs in with a token, an AppRole or a Kubernetes service account, as the
 // operator's configuration says, keeps the token in memory, and logs in again
-// before it expires, or when the vault refuses it. A token that is configured
+// before it expires, or when the vault refuses it. If a login fails, the last
+// token is used until it expires. A token that is configured
 // is read from its reference at each call, so that an agent beside it may renew
 // the file.
 //

@@ -67,11 +67,16 @@ type Vault struct {
 	client func() *api.Client // login sets its token; a function, because fmt does not print what is behind it
 	knows  *secret.Redactor
 
-	turn chan struct{} // held by the goroutine that logs in
-	mu   sync.Mutex
-	got  time.Time      // when the token was issued
-	ends time.Time      // zero: the token does not expire
-	kv   map[string]int // versions of engines, by mount with its slash
+	turn     chan struct{} // held by the goroutine that logs in
+	mu       sync.Mutex
+	got      time.Time                // when the token was issued
+	renew    time.Time                // when it is to be replaced; zero: never
+	ends     time.Time                // zero: the token does not expire
+	doubtful bool                     // it was denied something
+	retry    time.Time                // no login before it, because of failure
+	failure  error                    // of the last login
+	denied   map[string]time.Duration // by path: up to which age a token counts as young
+	kv       map[string]int           // versions of engines, by mount with its slash
 }
 
 // New makes a Vault. Its only I/O is reading the CAFile.
@@ -105,7 +110,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 			return nil, err
 		}
 	}
-	v := &Vault{cfg: cfg, lookup: lookup, knows: &secret.Redactor{}, turn: make(chan struct{}, 1), kv: map[string]int{}}
+	v := &Vault{cfg: cfg, lookup: lookup, knows: &secret.Redactor{}, turn: make(chan struct{}, 1), denied: map[string]time.Duration{}, kv: map[string]int{}}
 	client, err := v.connection()
 	if err != nil {
 		return nil, err
@@ -138,8 +143,11 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	started := v.cfg.Now()
 	mount, version := v.mounted(ref)
 	got, err := v.read(ctx, ref)
-	if errors.Is(err, secret.ErrDenied) && v.forget(started) {
-		got, err = v.read(ctx, ref)
+	if errors.Is(err, secret.ErrDenied) {
+		if v.doubt(ref.Path, started) {
+			got, err = v.read(ctx, ref)
+		}
+		err = v.after(ref, err)
 	}
 	if version != 0 && err != nil && !errors.Is(err, secret.ErrUnavailable) && v.changed(ctx, ref, mount, version) {
 		got, err = v.read(ctx, ref)

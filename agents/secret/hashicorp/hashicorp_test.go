@@ -25,8 +25,10 @@ type double struct {
 	mu     sync.Mutex
 	tokens map[string]bool
 	logins int
+	tried  int // logins, also those that failed
 	asked  []string
 	down   bool
+	closed bool // logins are refused for a while
 	other  bool // both engines have got the other version
 }
 
@@ -59,6 +61,11 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body map[string]string
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	login := func(ok bool) {
+		d.tried++
+		if d.closed {
+			fail(429, "request path rate limited")
+			return
+		}
 		if !ok {
 			fail(400, fmt.Sprintf("invalid role or secret ID %v", body))
 			return
@@ -251,6 +258,72 @@ func TestTokensAreRenewed(t *testing.T) {
 	read("secret/denied", secret.ErrDenied, 3)
 	now = now.Add(time.Minute)
 	read("secret/denied", secret.ErrDenied, 4)
+}
+
+// While the vault refuses logins, a token is used until it expires: neither a read that is denied
+// nor the last tenth of its life ends it.
+func TestATokenIsUsedWhileLoginsFail(t *testing.T) {
+	t.Parallel()
+	d, now := start(t), time.Unix(1_800_000_000, 0)
+	cfg := logins["kubernetes"]
+	cfg.Now = func() time.Time { return now }
+	v := open(t, d, cfg)
+	read := func(path string, want error, words string) {
+		t.Helper()
+		if _, err := v.Read(t.Context(), ref(path, "", "")); !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, want %v: %s", path, err, want, words)
+		}
+	}
+	read("secret/plain", nil, "")
+	d.closed = true
+	now = now.Add(time.Minute)
+	read("secret/denied", secret.ErrUnavailable, "secret/denied: the vault is not available: login") // a new token could be permitted
+	tried := d.tried
+	read("secret/plain", nil, "")
+	read("secret/denied", secret.ErrUnavailable, "secret/denied: the vault is not available: login")
+	if d.tried != tried {
+		t.Errorf("%d more logins at once", d.tried-tried)
+	}
+	now = now.Add(54 * time.Minute) // the last tenth
+	read("secret/plain", nil, "")
+	if d.tried == tried {
+		t.Error("no login was tried")
+	}
+	now = now.Add(5 * time.Minute)
+	read("secret/plain", secret.ErrUnavailable, "login") // it has expired
+	d.closed = false
+	read("secret/plain", nil, "")
+	d.tokens, d.closed = map[string]bool{}, true // revoked
+	now = now.Add(time.Minute)
+	for range 2 {
+		read("secret/plain", secret.ErrUnavailable, "login")
+	}
+	d.closed = false
+	now = now.Add(time.Minute)
+	read("secret/plain", nil, "")
+}
+
+// An entry that is denied to new tokens too makes the vault log in less and less often: each login
+// is a lease, and the uses of a secret_id may be counted. Other entries do not wait for that.
+func TestADeniedEntryCostsFewLogins(t *testing.T) {
+	t.Parallel()
+	d, now := start(t), time.Unix(1_800_000_000, 0)
+	cfg := logins["approle"]
+	cfg.Now = func() time.Time { return now }
+	v := open(t, d, cfg)
+	for range 9 * 60 { // ten leases
+		now = now.Add(time.Minute)
+		if _, err := v.Read(t.Context(), ref("secret/denied", "", "")); !errors.Is(err, secret.ErrDenied) {
+			t.Fatal(err)
+		}
+	}
+	if d.logins > 10+6 {
+		t.Errorf("%d logins in ten leases", d.logins)
+	}
+	d.tokens = map[string]bool{} // revoked
+	if _, err := v.Read(t.Context(), ref("secret/plain", "", "")); err != nil {
+		t.Errorf("another entry: %v", err)
+	}
 }
 
 func TestALoginThatFails(t *testing.T) {

@@ -14,11 +14,12 @@ import (
 )
 
 // young is the age below which a token that was denied something is not
-// replaced, because a new one would be denied it, too.
+// replaced, because a new one would be denied it, too. It is also the pause
+// after a login that failed, while the last token can be used.
 const young = 10 * time.Second
 
 // login sets the client's token, unless it has one that is valid for long
-// enough.
+// enough. If the login fails, the last token is used until it expires.
 func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
 	select {
 	case v.turn <- struct{}{}:
@@ -34,10 +35,35 @@ func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
 		return err
 	}
 	v.mu.Lock()
-	valid := v.client().Token() != "" && (v.ends.IsZero() || v.cfg.Now().Before(v.ends))
+	now := v.cfg.Now()
+	usable := v.usable()
+	due := v.doubtful || !v.renew.IsZero() && !now.Before(v.renew)
+	paused := now.Before(v.retry)
 	v.mu.Unlock()
-	if valid {
+	if usable && (paused || !due) {
 		return nil
+	}
+	err := v.newToken(ctx, ref, usable)
+	if err == nil || !usable || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.doubtful, v.retry, v.failure = false, v.cfg.Now().Add(young), err
+	return nil
+}
+
+// usable reports whether there is a token that has not expired. v.mu is held.
+func (v *Vault) usable() bool {
+	return v.client().Token() != "" && (v.ends.IsZero() || v.cfg.Now().Before(v.ends))
+}
+
+// newToken logs in. If there is another token, it takes at most half of the time that is left.
+func (v *Vault) newToken(ctx context.Context, ref aaif.VaultRef, other bool) error {
+	if end, ok := ctx.Deadline(); ok && other {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
 	}
 	path, body, err := v.form(ctx, ref)
 	if err != nil {
@@ -58,9 +84,10 @@ func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
 	v.client().SetToken(answer.Auth.ClientToken)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.got, v.ends = v.cfg.Now(), time.Time{}
+	v.got, v.renew, v.ends = v.cfg.Now(), time.Time{}, time.Time{}
+	v.doubtful, v.retry, v.failure = false, time.Time{}, nil
 	if lease := time.Duration(answer.Auth.LeaseDuration) * time.Second; lease > 0 {
-		v.ends = v.got.Add(lease - lease/10)
+		v.renew, v.ends = v.got.Add(lease-lease/10), v.got.Add(lease)
 	}
 	return nil
 }
@@ -120,9 +147,13 @@ func (v *Vault) noLogin(ref aaif.VaultRef, err error) error {
 	return failed
 }
 
-// forget drops a token that was denied something and is not young, so that the
-// next read logs in again. It reports whether that may help.
-func (v *Vault) forget(used time.Time) bool {
+// maxDenied is how many paths a Vault remembers that were denied to new tokens.
+const maxDenied = 1000
+
+// doubt reports whether a path that was denied should be read again. If the token is not too young,
+// the next read logs in. For a path that was denied to a new token too, a token is young up to twice
+// the age that the one before it had.
+func (v *Vault) doubt(path string, used time.Time) bool {
 	if v.cfg.Token != "" {
 		return false
 	}
@@ -131,9 +162,33 @@ func (v *Vault) forget(used time.Time) bool {
 	if v.got.After(used) {
 		return true // another read has logged in meanwhile
 	}
-	if v.cfg.Now().Sub(v.got) < young {
+	age := v.cfg.Now().Sub(v.got)
+	if !v.usable() || v.cfg.Now().Before(v.retry) || age < max(young, v.denied[path]) {
 		return false
 	}
-	v.client().ClearToken()
+	if len(v.denied) >= maxDenied {
+		clear(v.denied)
+	}
+	v.denied[path] = 2 * age
+	v.doubtful = true
 	return true
+}
+
+// after returns the error of a read that followed a doubt. While logins fail, a denial says nothing
+// of what a new token would be permitted, so it becomes the login's error.
+func (v *Vault) after(ref aaif.VaultRef, err error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	denied := errors.Is(err, secret.ErrDenied)
+	failing := denied && v.cfg.Now().Before(v.retry)
+	if !denied || failing {
+		delete(v.denied, ref.Path)
+	}
+	var e *secret.Error
+	if !failing || !errors.As(v.failure, &e) {
+		return err
+	}
+	failed := *e
+	failed.Ref = secret.Describe(ref)
+	return &failed
 }
