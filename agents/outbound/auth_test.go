@@ -566,6 +566,82 @@ func TestTokensAreRefreshedBeforeTheyExpire(t *testing.T) {
 	}
 }
 
+// A token that is due is used while its endpoint gives no other, until it really expires. The
+// endpoint is tried again some seconds later. A call whose context has ended fails nevertheless.
+func TestADueTokenIsUsedWhileItsEndpointIsDown(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &tokenServer{lifetime: 3600}
+			tries, down, sent := 0, false, ""
+			next := tripper(func(r *http.Request) (*http.Response, error) {
+				switch {
+				case r.URL.Path != "/token":
+					sent = r.Header.Get("Authorization")
+				case down && hangs:
+					tries++
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				case down:
+					tries++
+					return &http.Response{StatusCode: 503, Body: http.NoBody, Request: r}, nil
+				}
+				return server.RoundTrip(r)
+			})
+			auth := &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T"}
+			rt := &clientCredentials{next: next, credential: credential{newSecrets("T", "a:b").set, auth}, grant: Grant{TokenURL: "https://x.example/token"},
+				client: &http.Client{Transport: next}, turn: make(chan struct{}, 1),
+				find: func(context.Context, *http.Response) (Grant, error) { return Grant{}, errors.New("not asked for") }} // so that one request is one try
+			call := func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+				defer cancel()
+				sent = ""
+				req, _ := http.NewRequestWithContext(ctx, "GET", "https://x.example/", nil)
+				resp, err := rt.RoundTrip(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				return err
+			}
+			begun := time.Now()
+			at := func(d time.Duration) { <-time.After(time.Until(begun.Add(d))) }
+			if err := call(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			down = true
+			at(3545 * time.Second)
+			for range 2 {
+				if err := call(t.Context()); err != nil || sent != "Bearer t1" || tries != 1 {
+					t.Errorf("hangs %v: %v, sent %q after %d tries", hangs, err, sent, tries)
+				}
+			}
+			at(3570 * time.Second)
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if err := call(ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("hangs %v: a call that was cancelled: %v", hangs, err)
+			}
+			tries = 1
+			if err := call(t.Context()); err != nil || sent != "Bearer t1" || tries != 2 {
+				t.Errorf("hangs %v: %v, sent %q after %d tries", hangs, err, sent, tries)
+			}
+			at(3601 * time.Second)
+			if err := call(t.Context()); err == nil || sent != "" {
+				t.Errorf("hangs %v: an expired token: %v, sent %q", hangs, err, sent)
+			}
+			down = false
+			if err := call(t.Context()); err != nil || sent != "Bearer t2" {
+				t.Errorf("hangs %v: %v, sent %q", hangs, err, sent)
+			}
+		})
+	}
+}
+
+// tripper is a function as a transport.
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // verify is Signature Version 4 from the server's side, after AWS's description.
 func verify(r *http.Request, body []byte, key string) (scope string, ok bool) {
 	var fields = map[string]string{}

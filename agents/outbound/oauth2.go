@@ -24,12 +24,15 @@ const (
 	early = time.Minute
 	// maxTokenLife is how long a token is used if its server does not say.
 	maxTokenLife = time.Hour
+	// spareTime is how long to wait for a new token while the last one is still
+	// valid, and how long to use that one before the endpoint is tried again.
+	spareTime = 5 * time.Second
 )
 
 // clientCredentials implements the grant of that name (RFC 6749, section 4.4).
 // It gets a token for the client that the credential names, uses it until
-// shortly before it expires, and gets a new one, once, if the endpoint answers
-// 401.
+// shortly before it expires, or until it expires if the token endpoint gives no
+// other, and gets a new one, once, if the endpoint answers 401.
 type clientCredentials struct {
 	next       http.RoundTripper
 	credential credential
@@ -40,6 +43,7 @@ type clientCredentials struct {
 	grant Grant         // without TokenURL until it is discovered
 	token *oauth2.Token
 	fresh time.Time        // when token has to be replaced
+	ends  time.Time        // when token expires
 	known [2]secret.Secret // the last tokens that the Redactor knows, the latest first
 }
 
@@ -145,6 +149,26 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answ
 	if t.token != nil && t.token != refused && time.Now().Before(t.fresh) {
 		return t.token, nil
 	}
+	if refused != nil || t.token == nil || !time.Now().Before(t.ends) {
+		return t.request(ctx, refused, answer)
+	}
+	soon, cancel := context.WithTimeout(ctx, spareTime)
+	defer cancel()
+	token, err := t.request(soon, nil, nil)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		t.fresh = time.Now().Add(spareTime)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return t.token, nil
+	}
+	return token, nil
+}
+
+// request gets a new token.
+func (t *clientCredentials) request(ctx context.Context, refused *oauth2.Token, answer *http.Response) (*oauth2.Token, error) {
 	switch {
 	case refused != nil:
 		ctx = secret.Fresh(ctx) // the client's own secret may have changed
@@ -189,7 +213,7 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answ
 	if !token.Expiry.IsZero() {
 		life = token.Expiry.Sub(begun)
 	}
-	t.token, t.fresh = token, begun.Add(life-min(early, life/2))
+	t.token, t.fresh, t.ends = token, begun.Add(life-min(early, life/2)), begun.Add(life)
 	return token, nil
 }
 
