@@ -183,6 +183,8 @@ type Config struct {
 	// Redactor removes credentials from the servers' texts before they are
 	// shortened. Default: none are known.
 	Redactor tool.Redactor
+
+	writeTimeout time.Duration // of sending a message; default [writeTimeout]
 }
 
 // Progress is a server's report about a running call. Its content is untrusted.
@@ -212,6 +214,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxMessage <= 0 {
 		c.MaxMessage = DefaultMaxMessage
 	}
+	c.writeTimeout = cmp.Or(c.writeTimeout, writeTimeout)
 	c.Version = cmp.Or(c.Version, "dev")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Redactor == nil {

@@ -126,7 +126,7 @@ func decode(frame []byte) ([]jsonrpc.Message, error) {
 	return out, nil
 }
 
-// Write sends a message.
+// Write sends a message. If ctx ends meanwhile it returns, and the message is still sent.
 func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(message)
 	if err != nil {
@@ -137,11 +137,31 @@ func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-c.writing }()
-	if _, ok := message.(*jsonrpc.Response); ok {
-		defer c.answered()
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-c.writing }()
+		if _, ok := message.(*jsonrpc.Response); ok {
+			defer c.answered()
+		}
+		err := c.write(ctx, data)
+		if call, _ := ctx.Value(noteOfCall{}).(*note); err == nil {
+			call.send()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return c.write(ctx, data)
+}
+
+// end closes the frames, and waits for the message that is being sent.
+func (c *conn) end() {
+	_ = c.close()
+	c.writing <- struct{}{}
+	<-c.writing
 }
 
 // Close ends the connection.

@@ -150,6 +150,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		if err != nil {
 			return nil, &startError{startWords(err).Error(), err}
 		}
+		p.occupied = l.occupied
 		f, ended = p, p.ended
 	default:
 		client, err := l.cfg.Client(ctx, l.URL, l.Auth, l.listed)
@@ -157,10 +158,11 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 			return nil, &startError{"its address or credential is refused here", err}
 		}
 		if isWebSocket(l.URL) {
-			w, err := dialWebSocket(ctx, l.URL, client, l.cfg.MaxMessage)
+			w, err := dialWebSocket(ctx, l.URL, client, l.cfg)
 			if err != nil {
 				return nil, err
 			}
+			w.occupied = l.occupied
 			f = w
 			break
 		}
@@ -180,14 +182,15 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		}
 		return &sdk.StreamableClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2, MaxRetries: 2}, nil
 	}
+	c := newConn(f, 2*l.cfg.MaxMessage, l.log)
 	context.AfterFunc(life, func() {
-		_ = f.close()
+		c.end()
 		if ended != nil {
 			<-ended
 		}
 		close(s.ended)
 	})
-	return fixed{newConn(f, 2*l.cfg.MaxMessage, l.log)}, nil
+	return fixed{c}, nil
 }
 
 // handshake ends the session of its transport with the context of the handshake: the SDK's
@@ -251,7 +254,7 @@ func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
 // noteOfCall is the context key of a call's note.
 type noteOfCall struct{}
 
-// note records the outcome of a call's HTTP request.
+// note records whether a call was sent, and the outcome of its HTTP request.
 type note struct {
 	sent   atomic.Bool
 	status atomic.Int32

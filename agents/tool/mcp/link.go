@@ -317,10 +317,11 @@ type call struct {
 	tool  string
 	began time.Time
 	ends  bool // it has a deadline
+	note  *note
 }
 
 // enter assigns a progress token to a call.
-func (l *link) enter(ctx context.Context, tool string) (token string, leave func(answered bool)) {
+func (l *link) enter(ctx context.Context, tool string, n *note) (token string, leave func(answered bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextID++
@@ -329,7 +330,7 @@ func (l *link) enter(ctx context.Context, tool string) (token string, leave func
 		l.calls = make(map[string]call)
 	}
 	_, ends := ctx.Deadline()
-	l.calls[token] = call{tool, time.Now(), ends}
+	l.calls[token] = call{tool, time.Now(), ends, n}
 	return token, func(answered bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -351,6 +352,22 @@ func (l *link) busy(silent time.Time) bool {
 	}
 	return false
 }
+
+// occupied reports whether a server may have been working on a call since a time, so that it read
+// nothing: a call that it has got and that has a deadline, or one that it has answered since.
+func (l *link) occupied(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.calls {
+		if c.ends && c.note.sent.Load() {
+			return true
+		}
+	}
+	return l.heard.After(since)
+}
+
+// neverOccupied stands for occupied of a connection without a link.
+func neverOccupied(time.Time) bool { return false }
 
 // progress passes on a server's progress report about a call.
 func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRequest) {

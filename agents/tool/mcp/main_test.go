@@ -91,6 +91,8 @@ func serve(how string) error {
 		return serveOld()
 	case "busy":
 		return serveBusy()
+	case "deaf":
+		return serveDeaf()
 	case "flood":
 		return serveFlood()
 	case "stubborn":

@@ -82,6 +82,39 @@ func serveBusy() error {
 	return nil
 }
 
+// serveDeaf is a server that reads nothing during a call: it requests the address until of its
+// arguments, and answers then, with its process id.
+func serveDeaf() error {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Arguments struct{ Until string } }
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return err
+		}
+		switch {
+		case m.Method == "initialize":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"deaf","version":"0"}}}`+"\n", m.ID)
+		case m.Method == "tools/list":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"work","inputSchema":{"type":"object"}}]}}`+"\n", m.ID)
+		case m.Method == "tools/call":
+			if m.Params.Arguments.Until != "" {
+				if resp, err := http.Get(m.Params.Arguments.Until); err == nil {
+					resp.Body.Close()
+				}
+			}
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%d"}]}}`+"\n", m.ID, os.Getpid())
+		case m.ID != nil:
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"not found"}}`+"\n", m.ID)
+		}
+	}
+	return lines.Err()
+}
+
 // serveFlood is a server that sends requests once it has listed its tools, and reads no answer.
 func serveFlood() error {
 	known := map[string]string{

@@ -39,6 +39,7 @@ type pipes struct {
 	stderr *stderrLog
 
 	writeTimeout time.Duration
+	occupied     func(since time.Time) bool // see link.occupied
 
 	incoming chan frame
 	drained  chan struct{} // closed when no more output is read
@@ -81,7 +82,7 @@ func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 		_, _ = stdin.Close(), stdout.Close()
 		return nil, err
 	}
-	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, writeTimeout: writeTimeout, incoming: make(chan frame),
+	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, writeTimeout: cfg.writeTimeout, occupied: neverOccupied, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
 	go p.pump(cfg.MaxMessage)
 	return p, nil
@@ -138,15 +139,22 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
+// write sends a message. A program that works on a call may read nothing meanwhile.
 func (p *pipes) write(_ context.Context, message []byte) error {
 	message = append(message, '\n')
-	// Not all systems support deadlines for pipes.
-	_ = p.stdin.SetWriteDeadline(time.Now().Add(p.writeTimeout))
-	n, err := p.stdin.Write(message)
-	if err != nil && n > 0 {
-		_ = p.close() // the program would take the next message for the rest of this one
+	for rest := message; ; {
+		since := time.Now()
+		// Not all systems support deadlines for pipes.
+		_ = p.stdin.SetWriteDeadline(since.Add(p.writeTimeout))
+		n, err := p.stdin.Write(rest)
+		if rest = rest[n:]; errors.Is(err, os.ErrDeadlineExceeded) && p.occupied(since) {
+			continue
+		}
+		if err != nil && len(rest) < len(message) {
+			_ = p.close() // the program would take the next message for the rest of this one
+		}
+		return err
 	}
-	return err
 }
 
 // close ends the program by MCP's rules (Lifecycle, Shutdown): it closes its

@@ -85,7 +85,8 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	if err != nil {
 		return nil, false, err
 	}
-	token, leave := t.link.enter(ctx, t.remote)
+	var seen note
+	token, leave := t.link.enter(ctx, t.remote, &seen)
 	defer leave(false) // no effect after an earlier leave
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: encode(args), Meta: sdk.Meta{}}
 	params.SetProgressToken(token)
@@ -95,7 +96,6 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	if _, parent := tool.TraceFrom(ctx); parent != "" {
 		params.Meta[TraceMeta] = parent
 	}
-	var seen note
 	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))
 	defer done() // closes the rest of its stream
 	answer, err := s.CallTool(calling, params)

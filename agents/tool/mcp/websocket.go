@@ -15,12 +15,17 @@ import (
 // message per frame.
 const subprotocol = "mcp"
 
-// writeTimeout is the timeout of sending a message.
+// writeTimeout is the timeout of sending a message to a server that works on no
+// call.
 const writeTimeout = 10 * time.Second
 
-type webSocket struct{ conn *websocket.Conn }
+type webSocket struct {
+	conn         *websocket.Conn
+	writeTimeout time.Duration
+	occupied     func(since time.Time) bool // see link.occupied
+}
 
-func dialWebSocket(ctx context.Context, address string, client *http.Client, maxMessage int) (*webSocket, error) {
+func dialWebSocket(ctx context.Context, address string, client *http.Client, cfg *Config) (*webSocket, error) {
 	if client.Timeout != 0 { // a timeout would end the session
 		c := *client
 		c.Timeout = 0
@@ -37,8 +42,8 @@ func dialWebSocket(ctx context.Context, address string, client *http.Client, max
 		_ = conn.CloseNow()
 		return nil, fmt.Errorf("the server does not speak the WebSocket subprotocol %s", subprotocol)
 	}
-	conn.SetReadLimit(int64(maxMessage))
-	return &webSocket{conn}, nil
+	conn.SetReadLimit(int64(cfg.MaxMessage))
+	return &webSocket{conn: conn, writeTimeout: cfg.writeTimeout, occupied: neverOccupied}, nil
 }
 
 func (w *webSocket) read(ctx context.Context) ([]byte, error) {
@@ -49,11 +54,33 @@ func (w *webSocket) read(ctx context.Context) ([]byte, error) {
 	return message, err
 }
 
+// write sends a message. A server that works on a call may read nothing meanwhile.
 func (w *webSocket) write(ctx context.Context, message []byte) error {
 	// The library closes the connection if a write's context ends.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
-	return w.conn.Write(ctx, websocket.MessageText, message)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stopped, late := make(chan struct{}), false
+	go func() {
+		defer close(stopped)
+		timer := time.NewTimer(w.writeTimeout)
+		defer timer.Stop()
+		for since := time.Now(); !late; since = time.Now() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			late = !w.occupied(since)
+			timer.Reset(w.writeTimeout)
+		}
+		cancel()
+	}()
+	err := w.conn.Write(ctx, websocket.MessageText, message)
+	cancel()
+	<-stopped
+	if err != nil && late {
+		err = context.DeadlineExceeded
+	}
+	return err
 }
 
 func (w *webSocket) close() error { return w.conn.CloseNow() }
