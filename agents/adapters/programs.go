@@ -3,9 +3,7 @@ package adapters
 import (
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
@@ -21,12 +19,9 @@ type Programs struct {
 
 func (p Programs) check() error {
 	var bad []error
-	if err := subprocess.CheckEnv(p.Env); err != nil {
-		bad = append(bad, fmt.Errorf("/programs/%w", err))
-	}
 	for i, e := range p.Env {
-		if !strings.Contains(e, "=") && secret.MeshOwn(e) {
-			bad = append(bad, fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not copied; give a program a key of its own as NAME=value", i, e))
+		if err := subprocess.CheckEntry(e); err != nil {
+			bad = append(bad, fmt.Errorf("/programs/env/%d: %w", i, err))
 		}
 	}
 	return errors.Join(bad...)

@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret/gcpsm"
 	"github.com/aeemesh/aeemesh/agents/secret/hashicorp"
 	"github.com/aeemesh/aeemesh/agents/secret/onepassword"
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
 // Secrets is section secrets: which of the worker's own environment variables
@@ -162,7 +163,7 @@ func (s *Set) checkSecrets(entry *aaif.Tool) error {
 		return fmt.Errorf("auth: %w (vaults.%s.allow in the configuration)", err, secret.Clip(string(a.VaultRef.Provider)))
 	case a.VaultRef != nil || a.EnvVar == "":
 		return nil
-	case err != nil && !s.secrets.AllowsEnv(a.EnvVar) && !secret.MeshOwn(a.EnvVar):
+	case err != nil && !s.secrets.AllowsEnv(a.EnvVar) && !subprocess.MeshOwn(a.EnvVar):
 		return fmt.Errorf("auth: %w (--allow-env %s, or secrets.env in the configuration)", err, secret.Clip(a.EnvVar))
 	case err == nil:
 		_, err = s.secrets.Variable(a.EnvVar) // the environment does not change, so it can be read now

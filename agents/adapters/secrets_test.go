@@ -185,6 +185,24 @@ func TestCredentialsOfProgramsAreKnownByTheirForm(t *testing.T) {
 	}
 }
 
+// No program gets a copy of the worker's own keys to the mesh, also not by an operator's mistake. A
+// key of its own may be set.
+func TestProgramsGetNoKeysToTheMesh(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{"programs: {env: %s}", "vaults: {custom: {allow: ['a?version=latest#b'], command: {command: [/bin/true], env: %s}}}", "mcp_servers: {it: {command: [/bin/true], env: %s}}"} {
+		for _, name := range []string{"NATS_CREDS", "aeemesh_state_key"} {
+			cfg, err := Read([]byte(fmt.Sprintf(config, "[LANG, "+name+"]")))
+			if err == nil {
+				_, err = New(cfg, Options{})
+			}
+			if err == nil || !strings.Contains(err.Error(), "1") || !strings.Contains(err.Error(), name+" may let a process into the mesh, and is not copied") {
+				t.Errorf("%s: %s: %v", config, name, err)
+			}
+		}
+		newSet(t, fmt.Sprintf(config, "['NATS_CREDS=/etc/own.creds']"), nil)
+	}
+}
+
 // What was registered later, such as access tokens and the secrets of vaults, does not push out the
 // credentials of programs, which are registered once.
 func TestCredentialsOfProgramsStayKnown(t *testing.T) {

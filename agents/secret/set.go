@@ -5,10 +5,10 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
 // Set holds everything that a worker's documents may read. The zero Set and a
@@ -80,17 +80,10 @@ func (s *Set) Variable(name string) (Secret, error) {
 
 // AllowsEnv reports whether documents may name a variable.
 func (s *Set) AllowsEnv(name string) bool {
-	return s != nil && name != "" && !MeshOwn(name) && slices.ContainsFunc(s.AllowEnv, func(pattern string) bool {
+	return s != nil && name != "" && !subprocess.MeshOwn(name) && slices.ContainsFunc(s.AllowEnv, func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})
-}
-
-// MeshOwn reports whether a variable may hold this process's own keys to the
-// mesh, which no document may read.
-func MeshOwn(name string) bool {
-	upper := strings.ToUpper(name) // on some systems case does not matter
-	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
 }
 
 // Check reports, without reading anything, why an auth block's secret can never
@@ -125,7 +118,7 @@ func noVault(ref aaif.VaultRef) error {
 func (s *Set) checkVariable(name string) error {
 	e := &Error{Kind: ErrNotAllowed, Ref: "env_var " + Clip(name)}
 	switch {
-	case MeshOwn(name):
+	case subprocess.MeshOwn(name):
 		e.Message = "it may let a process into the mesh, and is never given to a document"
 	case !s.AllowsEnv(name):
 		e.Message = "the operator has not allowed documents to read this variable"

@@ -1,6 +1,7 @@
 package subprocess
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,14 +28,34 @@ func Env(listed []string, lookup func(name string) (string, bool)) []string {
 	return out
 }
 
-// CheckEnv reports entries of an operator's list that are neither NAME nor
-// NAME=value. It does not quote values, which may be secrets.
+// MeshOwn reports whether a variable may hold this process's own keys to the
+// mesh, which no document may read and no program gets a copy of.
+func MeshOwn(name string) bool {
+	upper := strings.ToUpper(name) // on some systems case does not matter
+	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
+}
+
+// CheckEnv reports the first entry of an operator's list that [CheckEntry]
+// refuses.
 func CheckEnv(listed []string) error {
 	for i, e := range listed {
-		name, _, _ := strings.Cut(e, "=")
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) || strings.ContainsRune(e, 0) {
-			return fmt.Errorf("env/%d: it is NAME or NAME=value", i)
+		if err := CheckEntry(e); err != nil {
+			return fmt.Errorf("env/%d: %w", i, err)
 		}
+	}
+	return nil
+}
+
+// CheckEntry reports an entry that is neither NAME nor NAME=value, or that
+// copies a variable of [MeshOwn]. It does not quote values, which may be
+// secrets.
+func CheckEntry(e string) error {
+	name, _, set := strings.Cut(e, "=")
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) || strings.ContainsRune(e, 0):
+		return errors.New("it is NAME or NAME=value")
+	case !set && MeshOwn(name):
+		return fmt.Errorf("%s may let a process into the mesh, and is not copied; give a program a key of its own as NAME=value", name)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type Config struct {
 	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
 
 	// Env lists variables for the program in addition to [subprocess.BaseEnv]:
-	// NAME for the worker's own, or NAME=value.
+	// NAME for the worker's own, or NAME=value. NATS_* and AEEMESH_* give access
+	// to the mesh and are not passed on.
 	Env []string `json:"env,omitzero"`
 
 	// Getenv looks up a variable of the worker. Default: none is set.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
@@ -34,8 +35,9 @@ type Server struct {
 	Command []string `json:"command,omitzero"`
 
 	// Env lists variables for the program in addition to [subprocess.BaseEnv]:
-	// NAME passes on the worker's own variable, NAME=value sets one. Do not
-	// write secrets here; name their variables.
+	// NAME passes on the worker's own variable, NAME=value sets one. NATS_* and
+	// AEEMESH_* give access to the mesh and are not passed on. Do not write
+	// secrets here; name their variables.
 	Env []string `json:"env,omitzero"`
 
 	// Dir is the program's working directory. Default: that of the worker.
@@ -92,8 +94,8 @@ func (s *Server) Check() error {
 		}
 	}
 	for i, e := range s.Env {
-		if name, _, _ := strings.Cut(e, "="); name == "" || strings.ContainsRune(e, 0) {
-			bad = append(bad, fmt.Errorf("env[%d]: want NAME or NAME=value", i)) // values must not appear in errors
+		if err := subprocess.CheckEntry(e); err != nil {
+			bad = append(bad, fmt.Errorf("env[%d]: %w", i, err))
 		}
 	}
 	if s.URL != "" && (len(s.Env) > 0 || s.Dir != "") {

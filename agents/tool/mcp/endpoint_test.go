@@ -113,7 +113,7 @@ func TestServersAreChecked(t *testing.T) {
 		"both a command and a url":               {Command: []string{"x"}, URL: "https://x"},
 		"the program is empty":                   {Command: []string{""}},
 		"command[1]: has a NUL":                  {Command: []string{"x", "\x00"}},
-		"env[0]: want NAME":                      {Command: []string{"x"}, Env: []string{"=secret"}},
+		"env[0]: it is NAME":                     {Command: []string{"x"}, Env: []string{"=secret"}},
 		"the scheme \"ftp\"":                     {URL: "ftp://x"},
 		"a credential has no place in it":        {URL: "https://a:b@x"},
 		"auth and transport are for a url":       {Command: []string{"x"}, Auth: &aaif.Auth{}},
