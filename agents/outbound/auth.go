@@ -188,6 +188,9 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 		case "query":
 			req.URL.RawQuery = withPair(req.URL.RawQuery, name, value)
 		case "cookie":
+			if strings.ContainsFunc(value, notInCookie) { // net/http would leave these bytes out, and log them
+				return fmt.Errorf("%w: it cannot stand in a cookie", ErrCredential)
+			}
 			own := req.Header.Get("Cookie") // the arguments of a call
 			req.Header.Del("Cookie")
 			req.AddCookie(&http.Cookie{Name: name, Value: value})
@@ -204,6 +207,11 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 		}
 		return nil
 	}, nil
+}
+
+// notInCookie reports whether net/http sends a character in no cookie.
+func notInCookie(r rune) bool {
+	return r < ' ' || r > '~' || r == '"' || r == ';' || r == '\\'
 }
 
 // withPair sets a pair in a query, in place of all pairs of that name. The other pairs stay as

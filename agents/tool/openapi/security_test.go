@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,6 +96,28 @@ func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
 		filled := strings.HasPrefix(tt.want, "s3cr")
 		if has := strings.Contains(string(tools["api"].Definition().Parameters), "X-Key"); has == filled {
 			t.Errorf("%s %s: X-Key is an argument: %v", tt.security, tt.auth.Type, has)
+		}
+	}
+}
+
+// A credential that no cookie may hold is not sent in part.
+func TestACredentialThatNoCookieMayHoldIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{`a;b"c`, `a\b`, "a\x01b", "caf\u00e9"} {
+		a := newAPI(t, `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"components":{"securitySchemes":{`+schemes+`}},"security":[{"cookie":[]}],
+			"paths":{"/x":{"get":{"operationId":"op","responses":{"200":{"description":"ok"}}}}}}`)
+		a.access.Secrets = &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return value, true }}
+		a.answer = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/x" {
+				t.Errorf("%q is sent as %s", value, r.Header.Get("Cookie"))
+			}
+		}
+		tools, err := a.tools(t, aaif.Tool{Auth: &aaif.Auth{Type: "api_key", EnvVar: "S"}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tools["api"].Call(t.Context(), nil); !errors.Is(err, outbound.ErrCredential) || strings.Contains(err.Error(), value) {
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }
