@@ -93,10 +93,16 @@ func NewClient(node *mesh.Node) *Client {
 var ErrNone = errors.New("the agent publishes no schema templates")
 
 // offers asks an agent whether it publishes templates. An agent that publishes none might give a
-// request for a template to its model as a task.
+// request for a template to its model as a task. One that does not know this question either, or
+// takes it for a task, publishes none.
 func (c *Client) offers(ctx context.Context, entity string) error {
 	var can intents.CapabilityListResult
-	if _, err := c.query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{}, &can); err != nil {
+	_, err := c.query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{}, &can)
+	var failed *envelope.Error
+	if errors.As(err, &failed) && failed.FromPeer() && (failed.Code == envelope.CodeIntentUnknown || failed.Code == envelope.CodeInputSchema) {
+		return fmt.Errorf("%s: %w: %w", entity, ErrNone, err)
+	}
+	if err != nil {
 		return err
 	}
 	if len(can.Scenarios) == 0 {

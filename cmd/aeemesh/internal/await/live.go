@@ -182,6 +182,18 @@ func Unanswered(ctx context.Context, s *session.Session, entity string, err erro
 	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.Conn.Stats().Reconnects > 0 || !s.Conn.IsConnected()) {
 		return outcome.Hinted(failed, "The connection was lost meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows the state of the task.")
 	}
+	return unserved(ctx, s, entity, failed, err)
+}
+
+// Unasked describes why an agent did not answer a question about itself, as [outcome.AskFailed]
+// does. If no worker serves the entity, it suggests similar names.
+func Unasked(ctx context.Context, s *session.Session, entity string, err error) error {
+	return unserved(ctx, s, entity, outcome.AskFailed(ctx, err), err)
+}
+
+// unserved adds to failed, the description of err, what helps if no worker serves the entity.
+func unserved(ctx context.Context, s *session.Session, entity string, failed, err error) error {
+	var e *envelope.Error
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed
 	}

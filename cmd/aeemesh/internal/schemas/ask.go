@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -94,13 +95,20 @@ func (f *Filling) Agent(ctx context.Context, cmd *cobra.Command, a *session.App,
 
 // Wanted reports whether an agent is to be asked by a template: if the command line names a
 // model, and, if the environment does, where the agent publishes templates. A variable that
-// is set for one agent does not make the questions to others fail.
-func (f *Filling) Wanted(ctx context.Context, a *session.App, s *session.Session, entity string) bool {
-	if f.Model == "" || !a.ByEnv["model"] || f.scenario != "" || f.show || f.dryRun {
-		return f.Model != ""
+// is set for one agent does not make the questions to others fail. Other flags that need a
+// template want one, and so does an agent that does not say now whether it publishes some.
+func (f *Filling) Wanted(ctx context.Context, s *session.Session, entity string) (bool, error) {
+	if f.Model == "" || !s.App.ByEnv["model"] || f.scenario != "" || f.show || f.dryRun || f.Durable {
+		return f.Model != "", nil
 	}
 	_, err := sdsi.NewClient(s.Node).Scenarios(ctx, entity)
-	return err == nil
+	switch {
+	case errors.Is(err, sdsi.ErrNone):
+		return false, nil
+	case err != nil:
+		return false, await.Unasked(ctx, s, entity, err)
+	}
+	return true, nil
 }
 
 // Ask fills in the template of an agent with a request, by the model that the user names,

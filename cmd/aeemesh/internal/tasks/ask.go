@@ -91,7 +91,9 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 					return err
 				}
 			}
-			if filling.Wanted(ctx, a, s, args[0]) {
+			if fills, err := filling.Wanted(ctx, s, args[0]); err != nil {
+				return outcome.WithMember(err, "entity", args[0])
+			} else if fills {
 				return filling.Ask(ctx, cmd, s, args[0], text)
 			}
 			plainUnlessAsked(a, cmd)
