@@ -249,8 +249,9 @@ func (c *Client) Forget(entity string) {
 
 // ExchangeOptions configure [Client.Exchange].
 type ExchangeOptions struct {
-	// Durable sends the task over the durable lane.
+	// Durable sends the task over the durable lane. Submit are its options there.
 	Durable bool
+	Submit  mesh.SubmitOptions
 	// Refill, if set, makes a payload for the current version if the agent does not know the
 	// payload's version. Its NoUpdates is set if the first payload's was. Default: the same payload,
 	// if its keys have not changed.
@@ -259,7 +260,12 @@ type ExchangeOptions struct {
 
 // Exchanged is the outcome of [Client.Exchange].
 type Exchanged struct {
-	// Envelope is the received result.
+	// Task is the task that was sent last. If it is durable, [mesh.Node.Result] reads its result
+	// later.
+	Task *envelope.Envelope
+	// Stored confirms that a durable task is stored; its TaskID is "" if that failed.
+	Stored mesh.Submitted
+	// Envelope is the received result, or the error envelope; nil if none came.
 	Envelope *envelope.Envelope
 	// Suggestion is the patch that the agent suggests; nil if there is none. The next
 	// [Client.Template] includes it.
@@ -268,7 +274,8 @@ type Exchanged struct {
 
 // Exchange sends values for a template's keys to an agent, and returns its result. If the
 // agent does not know the version, Exchange gets the current one and tries once more. An
-// error of the agent is an *[envelope.Error], as of [mesh.Node.Send].
+// error of the agent is an *[envelope.Error], as of [mesh.Node.Send]. When ctx ends, a durable
+// task that is stored goes on: the outcome, which is never nil, names it.
 func (c *Client) Exchange(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (*Exchanged, error) {
 	out, err := c.exchange(ctx, entity, p, o)
 	if isNotFound(err) {
@@ -281,16 +288,19 @@ func (c *Client) Exchange(ctx context.Context, entity string, p template.Payload
 
 func (c *Client) exchange(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (*Exchanged, error) {
 	task := envelope.New(envelope.TypeTask, c.node.Entity(), entity, intents.Exchange, p.Encode())
-	reply, err := c.send(ctx, task, o)
-	if err != nil {
-		return nil, err
+	out := &Exchanged{Task: task}
+	var err error
+	if o.Durable {
+		out.Stored, out.Envelope, err = c.node.Perform(ctx, task, o.Submit, mesh.ResultOptions{})
+	} else {
+		out.Envelope, err = c.node.Send(ctx, task, mesh.SendOptions{})
 	}
-	out := &Exchanged{Envelope: reply}
+	if err != nil {
+		return out, err
+	}
+	reply := out.Envelope
 	if reply.From != entity { // another agent's suggestion is ignored
-		if err := c.holdsResponse(entity, p.SchemaID, reply); err != nil {
-			return nil, err
-		}
-		return out, nil
+		return out, c.holdsResponse(entity, p.SchemaID, reply)
 	}
 	var said struct {
 		Suggestion json.RawMessage `json:"schema_update_suggestion"`
@@ -322,14 +332,4 @@ func (c *Client) holdsResponse(entity, schemaID string, reply *envelope.Envelope
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s has answered for %s, and the result is not one of the template %s: %s", reply.From, entity, schemaID, err.Error())
 	}
 	return nil
-}
-
-func (c *Client) send(ctx context.Context, task *envelope.Envelope, o ExchangeOptions) (*envelope.Envelope, error) {
-	if !o.Durable {
-		return c.node.Send(ctx, task, mesh.SendOptions{})
-	}
-	if _, err := c.node.Submit(ctx, task, mesh.SubmitOptions{}); err != nil {
-		return nil, err
-	}
-	return c.node.Await(ctx, task, mesh.ResultOptions{})
 }

@@ -178,6 +178,18 @@ func TestFillAndExchange(t *testing.T) {
 	}
 }
 
+// The outcome of an exchange that fails names its task, and says whether it is stored.
+func TestAFailedExchangeNamesItsTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	for _, durable := range []bool{false, true} { // the client has no durable lane, and the agent no worker
+		out, err := sdsi.NewClient(r.client).Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(`{}`)}, sdsi.ExchangeOptions{Durable: durable})
+		if err == nil || out == nil || out.Task == nil || out.Task.To != trams || out.Stored.TaskID != "" || out.Envelope != nil {
+			t.Errorf("durable %t: %+v, %v", durable, out, err)
+		}
+	}
+}
+
 // A model that answers in a code fence is understood.
 func TestTheFillerTakesOffTheFence(t *testing.T) {
 	t.Parallel()

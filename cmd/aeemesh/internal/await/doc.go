@@ -5,5 +5,6 @@
 // questions to an agent about itself. [LiveTaskGone]
 // looks for the worker of a live task that asked a person.
 // For durable tasks, which a worker that starts later takes too, they are
-// [WarnUntaken], [Untaken] and [StillUntaken].
+// [WarnUntaken], [Untaken] and [StillUntaken]; [SubmitFailed] and [ResultFailed] describe
+// how the wait ended.
 package await

@@ -19,8 +19,10 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Filling are the flags of a command that fills in a template before it asks.
@@ -132,9 +134,9 @@ func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 	}
 	started := time.Now()
 	a.Term.Progress("asking %s", entity)
-	got, err := client.Exchange(ctx, entity, template.Payload{SchemaID: mapping.SchemaID, Payload: mapping.Payload, Fragments: mapping.Evidence(tpl)}, sdsi.ExchangeOptions{Durable: f.Durable})
+	got, err := f.exchange(ctx, s, client, entity, template.Payload{SchemaID: mapping.SchemaID, Payload: mapping.Payload, Fragments: mapping.Evidence(tpl)})
 	if err != nil {
-		return outcome.SendFailed(ctx, err)
+		return err
 	}
 	if a.Term.JSON {
 		out := map[string]any{"entity": entity, "schema_id": mapping.SchemaID, "payload": mapping.Payload, "result": got.Envelope.Payload, "ms": time.Since(started).Milliseconds()}
@@ -150,6 +152,29 @@ func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 		}
 	}
 	return nil
+}
+
+// exchange sends what was filled in, and waits for the result.
+func (f *Filling) exchange(ctx context.Context, s *session.Session, client *sdsi.Client, entity string, p template.Payload) (*sdsi.Exchanged, error) {
+	if !f.Durable {
+		got, err := client.Exchange(ctx, entity, p, sdsi.ExchangeOptions{})
+		if err != nil {
+			return nil, outcome.SendFailed(ctx, err)
+		}
+		return got, nil
+	}
+	mind := await.WarnUntaken(ctx, s, entity)
+	got, err := client.Exchange(ctx, entity, p, sdsi.ExchangeOptions{Durable: true, Submit: mesh.SubmitOptions{OnRetry: await.WarnRetry(s.App.Term)}})
+	mind()
+	switch {
+	case err == nil:
+		return got, nil
+	case got.Stored.TaskID == "":
+		return nil, await.SubmitFailed(got.Task, err)
+	case got.Envelope != nil && got.Envelope.Type != envelope.TypeError: // a result that does not fit
+		return nil, outcome.SendFailed(ctx, err)
+	}
+	return nil, await.ResultFailed(ctx, s, got.Task.ID, entity, got.Envelope, err)
 }
 
 // fill gets the template of an agent, and fills it in. It asks the user once for what is

@@ -104,7 +104,7 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	reply, err := s.Node.Result(ctx, entity, id, opts)
 	mind()
 	view.End()
-	if follow && waitOver(err) { // it is not known whether the task exists at all
+	if follow && await.Over(err) { // it is not known whether the task exists at all
 		if why, hint := await.StillUntaken(ctx, s, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
@@ -133,7 +133,7 @@ func Retry(s *session.Session, ctx context.Context, seq uint64) (retried bool, e
 		return true, outcome.Hinted(err, "Nothing is retried. Retry it without --wait.")
 	case receipt.Seq == 0:
 		return false, err
-	case waitOver(err):
+	case await.Over(err):
 		return true, outcome.Hinted(outcome.Stopped(err, "stopped waiting; the retry of task %s goes on", term.Printable(letter.TaskID)),
 			"\"aeemesh runs follow %s -e %s\" shows it; \"aeemesh result\" prints the old error until it has ended.", term.Printable(letter.TaskID), letter.Entity)
 	}
@@ -193,22 +193,10 @@ func findEntity(s *session.Session, ctx context.Context, store *runs.Store, id s
 
 // printResult prints the end of a durable task.
 func printResult(s *session.Session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *traffic.StreamView, err error) error {
-	a := s.App
-	var failed *envelope.Error
-	switch {
-	case errors.Is(err, mesh.ErrNoResult):
-		return outcome.Hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
-	case waitOver(err):
-		if why, hint := await.StillUntaken(ctx, s, entity); why != "" {
-			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
-		}
-		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), waitAgain, id, entity, id, entity)
-	case errors.As(err, &failed) && reply != nil:
-		return outcome.WithReply(outcome.Remote(failed), reply)
-	case err != nil:
-		return session.LaneError(err)
+	if err != nil {
+		return await.ResultFailed(ctx, s, id, entity, reply, err)
 	}
-	return printReply(a, reply, view)
+	return printReply(s.App, reply, view)
 }
 
 // printReply prints a result, except text that was streamed already, and warns if the answer is
@@ -236,11 +224,6 @@ func truncated(payload json.RawMessage) bool {
 	return json.Unmarshal(payload, &said) == nil && said.Usage.Truncated
 }
 
-// waitOver reports whether err is the end of --timeout, or an interrupt.
-func waitOver(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
 // submitTask stores a task in the durable lane, and waits for its result unless
 // flags say otherwise.
 func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
@@ -253,18 +236,11 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	if err := knowsKey(s, ctx, task); err != nil {
 		return err
 	}
-	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
-	retried := false
-	opts.OnRetry = func(_ time.Duration, why error) {
-		if !retried {
-			a.Term.Warn("%s; trying again", outcome.Text(why))
-		}
-		retried = true
-	}
+	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor, OnRetry: await.WarnRetry(a.Term)}
 	if f.detach {
 		receipt, err := s.Node.Submit(ctx, task, opts)
 		if err != nil {
-			return submitFailed(task, err)
+			return await.SubmitFailed(task, err)
 		}
 		return submitted(s, ctx, task, receipt)
 	}
@@ -278,12 +254,12 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	mind()
 	view.End()
 	if err != nil && receipt.Seq == 0 {
-		return submitFailed(task, err)
+		return await.SubmitFailed(task, err)
 	}
 	if receipt.Duplicate {
 		a.Term.Note("the task was there already")
 	}
-	if waitOver(err) && !receipt.Due.IsZero() {
+	if await.Over(err) && !receipt.Due.IsZero() {
 		if err := notBegun(s, ctx, task, receipt.Due, err); err != nil {
 			return err
 		}
@@ -302,16 +278,13 @@ func notBegun(s *session.Session, ctx context.Context, task *envelope.Envelope, 
 		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the stream %s, which kept the task until %s, is gone: the task is lost, unless it was due before", jetstream.StreamSchedule, at),
 			"\"aeemesh apply\" makes the stream again. \"aeemesh runs show %s -e %s\" shows whether the task has begun; if not, send it again.", task.ID, task.To)
 	case due.After(time.Now()):
-		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the task begins at %s", at), waitAgain, task.ID, task.To, task.ID, task.To)
+		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the task begins at %s", at), await.Again, task.ID, task.To, task.ID, task.To)
 	}
 	return nil
 }
 
 // dueTime is how the time is printed at which a task is due.
 const dueTime = "2006-01-02 15:04:05 MST"
-
-// waitAgain is the hint for a wait that is over before the task is.
-const waitAgain = "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it."
 
 // knowsKey checks, before a durable task is stored, whether a running worker
 // knows the key that was chosen automatically: if not, the task would become a
@@ -332,23 +305,6 @@ func knowsKey(s *session.Session, ctx context.Context, task *envelope.Envelope) 
 		return nil
 	}
 	return outcome.Hinted(&outcome.SaidError{Text: string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, Cause: refused}, "%s", outcome.HintForCode(refused))
-}
-
-// submitFailed says that the task is not stored, or that this is not known.
-func submitFailed(task *envelope.Envelope, err error) error {
-	switch {
-	case errors.Is(err, jetstream.ErrUncertain):
-		return outcome.Hinted(err, "Perhaps it is stored: \"aeemesh result %s %s\" tells once the mesh answers again. An envelope of your own (\"aeemesh envelope new\", \"send --envelope FILE\") can be sent again and again: it is stored once.", task.ID, task.To)
-	case errors.Is(err, jetstream.ErrAccountFull):
-		return outcome.Hinted(err, "Nothing is stored. No limit of a stream helps: \"aeemesh doctor\" shows what holds the storage (delayed tasks are in AEE_SCHEDULE). Whoever runs the server can raise the account's max_file, or the server's max_file_store.")
-	case errors.Is(err, jetstream.ErrFull) && strings.Contains(err.Error(), jetstream.StreamSchedule):
-		return outcome.Hinted(err, "Nothing is stored. Tasks leave AEE_SCHEDULE when they are due: \"aeemesh queues\" shows for whom they wait.")
-	case errors.Is(err, jetstream.ErrFull):
-		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
-	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
-		return outcome.Hinted(err, "Nothing is stored. In a cluster AEE_WORK may be choosing a leader: it takes the task in some seconds, if more than half of its servers run. Where it is missing, \"aeemesh apply\" makes it. \"aeemesh doctor\" says which.")
-	}
-	return session.LaneError(err)
 }
 
 // submitted prints how to follow a detached task.

@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +34,12 @@ func command(t *testing.T, make func(*session.App) *cobra.Command, args ...strin
 // commandTo is command with the buffers that it prints to.
 func commandTo(t *testing.T, out, words *natstest.Buffer, make func(*session.App) *cobra.Command, args ...string) error {
 	t.Helper()
+	return commandUntil(t.Context(), t, out, words, make, args...)
+}
+
+// commandUntil is commandTo with a context, whose end is an interrupt.
+func commandUntil(ctx context.Context, t *testing.T, out, words *natstest.Buffer, make func(*session.App) *cobra.Command, args ...string) error {
+	t.Helper()
 	home := t.TempDir()
 	env := func(name string) string {
 		if strings.HasPrefix(name, "XDG_") || name == "HOME" {
@@ -50,7 +55,7 @@ func commandTo(t *testing.T, out, words *natstest.Buffer, make func(*session.App
 	a.AddConnectFlags(root.PersistentFlags())
 	root.AddCommand(make(a))
 	root.SetArgs(args)
-	return root.ExecuteContext(t.Context())
+	return root.ExecuteContext(ctx)
 }
 
 // --cbor holds for what gets no answer, too: an event, and a live task whose sender does not wait.
@@ -202,29 +207,6 @@ func TestWhatCannotBeSentIsRefusedFirst(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || exit != c.exit {
 			t.Errorf("send %s: %v, status %d, want %q, %d", c.line, err, exit, c.want, c.exit)
-		}
-	}
-}
-
-// A submission that failed says whether the task may be stored, and what helps; the codes are
-// those of docs/cli.md.
-func TestAFailedSubmissionTellsWhetherTheTaskIsStored(t *testing.T) {
-	t.Parallel()
-	task := newTask("agent.x")
-	for _, c := range []struct {
-		err  error
-		code envelope.Code
-		exit int
-		hint string
-	}{
-		{jetstream.ErrUncertain, outcome.CodeUncertain, outcome.Failed, "Perhaps it is stored: \"aeemesh result " + task.ID + " agent.x\""},
-		{jetstream.ErrFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Workers make room"},
-		{fmt.Errorf("%s: %w", jetstream.StreamSchedule, jetstream.ErrFull), outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Tasks leave AEE_SCHEDULE"},
-		{jetstream.ErrAccountFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. No limit of a stream helps"},
-	} {
-		err := submitFailed(task, fmt.Errorf("submit: %w", c.err))
-		if o := outcome.Of(err); o.Code != c.code || o.Exit != c.exit || !strings.HasPrefix(outcome.Hint(err), c.hint) {
-			t.Errorf("%v: %+v, %q", c.err, o, outcome.Hint(err))
 		}
 	}
 }

@@ -1,0 +1,154 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+const trams = "agent.trams"
+
+// nothing is a model that finds no key in a text.
+type nothing struct{}
+
+func (nothing) Complete(context.Context, template.Prompt) (json.RawMessage, error) {
+	return json.RawMessage(`{"keys":{}}`), nil
+}
+
+// askWith is "aeemesh ask" with that model.
+func askWith(a *session.App) *cobra.Command {
+	return AskCommand(a, schemas.Operator{Filler: func(*cobra.Command, string, string) (template.Model, func(), error) {
+		return nothing{}, func() {}, nil
+	}})
+}
+
+// serveTrams serves an agent that publishes a template, until the test ends.
+func serveTrams(t *testing.T, srv *natsd.Server, durable bool, handler mesh.HandlerFunc) {
+	t.Helper()
+	tpl, err := template.Parse([]byte(`{"schema_id":"tram_v1","scenario":"tram","keys":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: trams, Templates: []*template.Template{tpl}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, cfg := natstest.Conn(t, srv), mesh.Config{Entity: trams, Heartbeat: -1, Drain: time.Millisecond}
+	if durable {
+		js, err := natsjs.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Durable = session.NewLane(js, subject.Map{})
+		cfg.Durable.Create = true
+	}
+	node, err := mesh.New(conn, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	agent := mesh.Agent{Entity: trams, Handler: handler, Ready: func() { close(ready) }}
+	if err := desk.Attach(&agent); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Serve(ctx, agent) }()
+	t.Cleanup(func() { stop(); natstest.Within(t, "the end of the agent", done) })
+	natstest.Within(t, "the agent", ready)
+}
+
+// withLane is a server with the streams of durable tasks.
+func withLane(t *testing.T) *natsd.Server {
+	t.Helper()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+// A durable question goes on when its asker stops waiting, who can ask for its result by its id.
+func TestADurableQuestionGoesOnWithoutItsAsker(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]outcome.Outcome{
+		"interrupted": {Code: outcome.CodeInterrupted, Exit: outcome.Failed},
+		"too late":    {Code: envelope.CodeTimeout, Exit: outcome.Late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if want.Exit == outcome.Late {
+				natstest.Long(t)
+			}
+			srv := withLane(t)
+			begun := make(chan string, 1)
+			serveTrams(t, srv, true, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				begun <- task.Envelope.ID
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			line := []string{"ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--durable"}
+			if want.Exit == outcome.Late {
+				line = append(line, "--timeout", "2s")
+			}
+			asked := make(chan error, 1)
+			go func() {
+				var out, words natstest.Buffer
+				asked <- commandUntil(ctx, t, &out, &words, askWith, line...)
+			}()
+			id := natstest.Within(t, "the task", begun)
+			if want.Exit != outcome.Late {
+				interrupt()
+			}
+			err := natstest.Within(t, "the end of ask", asked)
+			if err == nil || err.Error() != "stopped waiting; the task goes on" || outcome.Of(err) != want || outcome.Hint(err) != fmt.Sprintf(await.Again, id, trams, id, trams) {
+				t.Errorf("task %s: %v, %+v, %q", id, err, outcome.Of(err), outcome.Hint(err))
+			}
+		})
+	}
+}
+
+// The templates of an agent that takes no durable tasks are there all the same: "ask" says that
+// nothing takes the question.
+func TestADurableQuestionThatNoWorkerTakesIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	srv := withLane(t)
+	serveTrams(t, srv, false, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(`{}`), nil })
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, words natstest.Buffer
+	asked := make(chan error, 1)
+	go func() {
+		asked <- commandUntil(ctx, t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--durable")
+	}()
+	natstest.Eventually(t, "the warning", func() bool { return strings.Contains(words.String(), "warning: "+trams) })
+	interrupt()
+	if err := natstest.Within(t, "the end of ask", asked); outcome.Of(err).Code != outcome.CodeInterrupted {
+		t.Errorf("%v: %s", err, words.String())
+	}
+}
