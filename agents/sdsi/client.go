@@ -23,6 +23,7 @@ import (
 type Client struct {
 	node *mesh.Node
 	now  func() time.Time
+	send mesh.SendOptions // of requests for templates
 
 	mu       sync.Mutex
 	known    map[question]*known
@@ -87,6 +88,12 @@ const maxRemembered = 256
 // NewClient returns a client that sends as the node's entity.
 func NewClient(node *mesh.Node) *Client {
 	return &Client{node: node, now: time.Now, known: map[question]*known{}, asking: map[*known]question{}, contents: map[content]string{}}
+}
+
+// Retry makes the client send its requests for templates again, as [mesh.SendOptions] says of
+// Retries and OnRetry. Default: it does not. Call it before the first request.
+func (c *Client) Retry(retries int, onRetry func(attempt int, wait time.Duration, why *envelope.Error)) {
+	c.send = mesh.SendOptions{Retries: retries, OnRetry: onRetry}
 }
 
 // ErrNone is wrapped by the error about an agent that publishes no templates.
@@ -219,7 +226,7 @@ func (c *Client) query(ctx context.Context, entity, intent string, in, out any) 
 		return nil
 	})
 	defer stop()
-	reply, err := c.node.Query(ctx, entity, intent, in, out)
+	reply, err := c.node.QueryWith(ctx, entity, intent, in, out, c.send)
 	var denied *envelope.Error
 	if err != nil && errors.As(context.Cause(ctx), &denied) {
 		return nil, denied
@@ -249,6 +256,9 @@ func (c *Client) Forget(entity string) {
 
 // ExchangeOptions configure [Client.Exchange].
 type ExchangeOptions struct {
+	// Send are the options of a live task. After a retry the outcome's Task has the id of the first
+	// attempt.
+	Send mesh.SendOptions
 	// Durable sends the task over the durable lane. Submit are its options there.
 	Durable bool
 	Submit  mesh.SubmitOptions
@@ -293,7 +303,7 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 	if o.Durable {
 		out.Stored, out.Envelope, err = c.node.Perform(ctx, task, o.Submit, mesh.ResultOptions{})
 	} else {
-		out.Envelope, err = c.node.Send(ctx, task, mesh.SendOptions{})
+		out.Envelope, err = c.node.Send(ctx, task, o.Send)
 	}
 	if err != nil {
 		return out, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -187,6 +188,35 @@ func TestAFailedExchangeNamesItsTask(t *testing.T) {
 		if err == nil || out == nil || out.Task == nil || out.Task.To != trams || out.Stored.TaskID != "" || out.Envelope != nil {
 			t.Errorf("durable %t: %+v, %v", durable, out, err)
 		}
+	}
+}
+
+// A client tries again as its caller says: its questions, here before the agent has a worker, and
+// the exchange.
+func TestAClientTriesAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	var tried []envelope.Code
+	var tasks atomic.Int32
+	c := sdsi.NewClient(r.client)
+	c.Retry(1, func(_ int, _ time.Duration, why *envelope.Error) {
+		tried = append(tried, why.Code)
+		r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			if tasks.Add(1) == 1 {
+				return nil, envelope.Errorf(envelope.CodeBusy, "one moment").WithBackoff(time.Millisecond)
+			}
+			return sells(ctx, task)
+		}, nil)
+	})
+	if _, err := c.Template(t.Context(), trams, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	p := template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(`{"stop_from":"Harbour"}`)}
+	out, err := c.Exchange(t.Context(), trams, p, sdsi.ExchangeOptions{Send: mesh.SendOptions{Retries: 1, OnRetry: func(_ int, _ time.Duration, why *envelope.Error) {
+		tried = append(tried, why.Code)
+	}}})
+	if err != nil || out.Envelope.Type != envelope.TypeResult || tasks.Load() != 2 || !slices.Equal(tried, []envelope.Code{envelope.CodeNoResponders, envelope.CodeBusy}) {
+		t.Errorf("%+v, %v after %d tasks, %q", out, err, tasks.Load(), tried)
 	}
 }
 

@@ -182,11 +182,16 @@ func (c *Client) PingInstance(ctx context.Context, entity, id string) (micro.Pin
 // Query sends a task with one of the aee.* intents, or any other, and decodes
 // the result's payload into out, unless that is nil.
 func (c *Client) Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
+	return c.QueryWith(ctx, entity, intent, in, out, SendOptions{})
+}
+
+// QueryWith is Query with options.
+func (c *Client) QueryWith(ctx context.Context, entity, intent string, in, out any, opts SendOptions) (*envelope.Envelope, error) {
 	payload, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.Send(ctx, envelope.New(envelope.TypeTask, c.cfg.Entity, entity, intent, payload), SendOptions{})
+	reply, err := c.Send(ctx, envelope.New(envelope.TypeTask, c.cfg.Entity, entity, intent, payload), opts)
 	if err != nil || out == nil {
 		return reply, err
 	}

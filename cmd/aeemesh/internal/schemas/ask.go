@@ -31,6 +31,8 @@ type Filling struct {
 	Model string
 	// Durable says that the payload goes over the durable lane, which the session needs then.
 	Durable bool
+	// Send has the retries, of the questions for the template and of a live task.
+	Send mesh.SendOptions
 
 	operator           Operator
 	config             string // the operator's, of models
@@ -78,6 +80,13 @@ func (f *Filling) Anyone(args []string) bool {
 	return f.scenario != "" && len(args) == 1 && subject.ValidateEntity(args[0]) != nil
 }
 
+// client returns a client that asks for templates, again if need be.
+func (f *Filling) client(s *session.Session) *sdsi.Client {
+	c := sdsi.NewClient(s.Node)
+	c.Retry(f.Send.Retries, f.Send.OnRetry)
+	return c
+}
+
 // Agent returns the agent that has the scenario.
 func (f *Filling) Agent(ctx context.Context, cmd *cobra.Command, a *session.App, s *session.Session) (string, error) {
 	a.Term.Progress("asking who has %s", f.scenario)
@@ -103,7 +112,7 @@ func (f *Filling) Wanted(ctx context.Context, s *session.Session, entity string)
 	if f.Model == "" || !s.App.ByEnv["model"] || f.scenario != "" || f.show || f.dryRun || f.Durable {
 		return f.Model != "", nil
 	}
-	_, err := sdsi.NewClient(s.Node).Scenarios(ctx, entity)
+	_, err := f.client(s).Scenarios(ctx, entity)
 	switch {
 	case errors.Is(err, sdsi.ErrNone):
 		return false, nil
@@ -122,8 +131,8 @@ func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 		return err
 	}
 	defer done()
-	client := sdsi.NewClient(s.Node)
-	tpl, mapping, err := f.fill(ctx, a, client, m, entity, text)
+	client := f.client(s)
+	tpl, mapping, err := f.fill(ctx, s, client, m, entity, text)
 	if mapping != nil && (f.show || f.dryRun) { // also of a text in which something is missing
 		if failed := f.print(a.Term, mapping); failed != nil {
 			return failed
@@ -157,9 +166,12 @@ func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 // exchange sends what was filled in, and waits for the result.
 func (f *Filling) exchange(ctx context.Context, s *session.Session, client *sdsi.Client, entity string, p template.Payload) (*sdsi.Exchanged, error) {
 	if !f.Durable {
-		got, err := client.Exchange(ctx, entity, p, sdsi.ExchangeOptions{})
+		opts := f.Send
+		waiting, stopWondering := await.Watch(ctx, s.App, s.Node, entity, &opts)
+		got, err := client.Exchange(waiting, entity, p, sdsi.ExchangeOptions{Send: opts})
+		stopWondering()
 		if err != nil {
-			return nil, outcome.SendFailed(ctx, err)
+			return nil, await.Unanswered(ctx, s, entity, err)
 		}
 		return got, nil
 	}
@@ -179,17 +191,17 @@ func (f *Filling) exchange(ctx context.Context, s *session.Session, client *sdsi
 
 // fill gets the template of an agent, and fills it in. It asks the user once for what is
 // missing, on a terminal; if something still is, it returns an error and the mapping.
-func (f *Filling) fill(ctx context.Context, a *session.App, client *sdsi.Client, m template.Model, entity, text string) (*template.Template, *template.Mapping, error) {
+func (f *Filling) fill(ctx context.Context, s *session.Session, client *sdsi.Client, m template.Model, entity, text string) (*template.Template, *template.Mapping, error) {
 	o := f.options()
-	scenario, err := f.scenarioOf(ctx, client, m, entity, text, o)
+	scenario, err := f.scenarioOf(ctx, s, client, m, entity, text, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	tpl, err := client.Template(ctx, entity, scenario, f.language)
 	if err != nil {
-		return nil, nil, noTemplate(ctx, entity, inPlainText, err)
+		return nil, nil, noTemplate(ctx, s, entity, inPlainText, err)
 	}
-	mapping, err := f.fillIn(ctx, a, m, tpl, text, o)
+	mapping, err := f.fillIn(ctx, s.App, m, tpl, text, o)
 	return tpl, mapping, err
 }
 
@@ -211,21 +223,21 @@ func (f *Filling) fillIn(ctx context.Context, a *session.App, m template.Model, 
 const inPlainText = "Without --model it is asked in plain text."
 
 // noTemplate returns the error of asking an agent for its templates.
-func noTemplate(ctx context.Context, entity, hint string, err error) error {
+func noTemplate(ctx context.Context, s *session.Session, entity, hint string, err error) error {
 	if errors.Is(err, sdsi.ErrNone) {
 		return outcome.Hinted(outcome.NotFound("%s publishes no schema templates", entity), "%s", hint)
 	}
-	return outcome.AskFailed(ctx, err)
+	return await.Unasked(ctx, s, entity, err)
 }
 
 // scenarioOf returns the scenario to fill in. Of several the model chooses, if it is sure.
-func (f *Filling) scenarioOf(ctx context.Context, client *sdsi.Client, m template.Model, entity, text string, o template.FillOptions) (string, error) {
+func (f *Filling) scenarioOf(ctx context.Context, s *session.Session, client *sdsi.Client, m template.Model, entity, text string, o template.FillOptions) (string, error) {
 	if f.scenario != "" {
 		return f.scenario, nil
 	}
 	all, err := client.Scenarios(ctx, entity)
 	if err != nil {
-		return "", noTemplate(ctx, entity, inPlainText, err)
+		return "", noTemplate(ctx, s, entity, inPlainText, err)
 	}
 	if len(all) == 1 {
 		return all[0].Scenario, nil

@@ -61,7 +61,7 @@ words became which value. "-" reads the text from standard input.`,
 				return outcome.Usagef(cmd, "there is no such file, and %w", err)
 			}
 			return withNode(a, ctx, cmd, func(ctx context.Context, s *session.Session) error {
-				_, mapping, err := f.fill(ctx, a, sdsi.NewClient(s.Node), m, args[0], text)
+				_, mapping, err := f.fill(ctx, s, sdsi.NewClient(s.Node), m, args[0], text)
 				return f.payload(a, mapping, err)
 			})
 		}),

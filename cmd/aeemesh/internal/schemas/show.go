@@ -39,7 +39,7 @@ Schema of a payload.`,
 			return withNode(a, ctx, cmd, func(ctx context.Context, s *session.Session) error {
 				got, reply, err := sdsi.NewClient(s.Node).Get(ctx, args[0], ask)
 				if err != nil {
-					return noTemplate(ctx, args[0], "\"aeemesh schema list\" lists the agents that do.", err)
+					return noTemplate(ctx, s, args[0], "\"aeemesh schema list\" lists the agents that do.", err)
 				}
 				whole := sdsi.Whole(got, time.Now())
 				switch {

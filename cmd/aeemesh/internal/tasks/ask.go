@@ -86,6 +86,8 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 				ctx, cancel = context.WithTimeout(ctx, a.Conn.Timeout)
 				defer cancel()
 			}
+			opts := mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)}
+			filling.Send = opts
 			if anyone {
 				if args[0], err = filling.Agent(ctx, cmd, a, s); err != nil {
 					return err
@@ -99,7 +101,6 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			plainUnlessAsked(a, cmd)
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			opts := mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)}
 			waiting, stopWondering := await.Watch(ctx, a, s.Node, args[0], &opts)
 			answer, err := askAgent(s, waiting, args[0], text, opts)
 			stopWondering()

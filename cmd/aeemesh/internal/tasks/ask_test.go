@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,5 +151,28 @@ func TestADurableQuestionThatNoWorkerTakesIsWarnedOf(t *testing.T) {
 	interrupt()
 	if err := natstest.Within(t, "the end of ask", asked); outcome.Of(err).Code != outcome.CodeInterrupted {
 		t.Errorf("%v: %s", err, words.String())
+	}
+}
+
+// "ask" tries again with a model, too: its questions for the template while the only worker is
+// being started, and then the task.
+func TestAskTriesAgainWithAModel(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	var out, words natstest.Buffer
+	asked := make(chan error, 1)
+	go func() {
+		asked <- commandTo(t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--retries", "20")
+	}()
+	natstest.Eventually(t, "the first attempt", func() bool { return strings.Contains(words.String(), "E_NO_RESPONDERS") })
+	var tasks atomic.Int32
+	serveTrams(t, srv, false, func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		if tasks.Add(1) == 1 {
+			return nil, envelope.Errorf(envelope.CodeBusy, "one moment").WithBackoff(time.Millisecond)
+		}
+		return json.RawMessage(`{"text":"a ticket"}`), nil
+	})
+	if err := natstest.Within(t, "the end of ask", asked); err != nil || out.String() != "a ticket\n" || !strings.Contains(words.String(), "E_BUSY: one moment; try 1 of 20") {
+		t.Errorf("%v: %q, %q", err, out.String(), words.String())
 	}
 }
