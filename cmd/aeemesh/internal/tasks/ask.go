@@ -3,6 +3,7 @@ package tasks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -102,10 +103,14 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
 			waiting, stopWondering := await.Watch(ctx, a, s.Node, args[0], &opts)
-			answer, err := askAgent(s, waiting, args[0], text, opts)
+			answer, plain, err := askAgent(s, waiting, args[0], text, opts)
 			stopWondering()
 			if err != nil {
-				return outcome.WithMember(await.Unanswered(ctx, s, args[0], err), "entity", args[0])
+				failed := await.Unanswered(ctx, s, args[0], err)
+				if plain && errors.Is(ctx.Err(), context.Canceled) {
+					failed = outcome.Stopped(ctx.Err(), "interrupted; the agent goes on: plain text cannot be cancelled")
+				}
+				return outcome.WithMember(failed, "entity", args[0])
 			}
 			if a.Term.JSON {
 				return a.Term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
@@ -140,22 +145,23 @@ func plainUnlessAsked(a *session.App, cmd *cobra.Command) {
 }
 
 // askAgent sends a plain text question, or, if there is a key to sign with or answers must be
-// signed, a task.
-func askAgent(s *session.Session, ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
+// signed, a task. plain reports which it was.
+func askAgent(s *session.Session, ctx context.Context, entity, text string, opts mesh.SendOptions) (answer string, plain bool, err error) {
 	signer, err := s.App.Signer(s.Node.Entity())
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if signer == nil && s.App.Sign.Mode != sign.Required.String() {
-		return s.Node.AskRetrying(ctx, entity, text, opts)
+		answer, err = s.Node.AskRetrying(ctx, entity, text, opts)
+		return answer, true, err
 	}
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
 	reply, err := s.Node.Send(ctx, envelope.New(envelope.TypeTask, s.Node.Entity(), entity, intents.AgentAsk, payload), opts)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if text, ok := term.TextOf(reply.Payload); ok {
-		return text, nil
+		return text, false, nil
 	}
-	return string(reply.Payload), nil
+	return string(reply.Payload), false, nil
 }

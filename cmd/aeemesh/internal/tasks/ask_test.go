@@ -176,3 +176,32 @@ func TestAskTriesAgainWithAModel(t *testing.T) {
 		t.Errorf("%v: %q, %q", err, out.String(), words.String())
 	}
 }
+
+// A question in plain text has no id that could be cancelled: an interrupted "ask" does not say
+// that the agent stops.
+func TestAnInterruptedPlainQuestionGoesOn(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	begun, stopped := make(chan bool), make(chan error, 1)
+	release := make(chan bool)
+	serveTrams(t, srv, false, func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		close(begun)
+		<-release
+		stopped <- ctx.Err()
+		return json.RawMessage(`{}`), nil
+	})
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, words natstest.Buffer
+	asked := make(chan error, 1)
+	go func() {
+		asked <- commandUntil(ctx, t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi")
+	}()
+	natstest.Within(t, "the task", begun)
+	interrupt()
+	err := natstest.Within(t, "the end of ask", asked)
+	close(release)
+	if went := natstest.Within(t, "the end of the task", stopped); went != nil || err == nil || err.Error() != "interrupted; the agent goes on: plain text cannot be cancelled" || outcome.Of(err).Code != outcome.CodeInterrupted {
+		t.Errorf("%v, %+v; the agent was told %v", err, outcome.Of(err), went)
+	}
+}
