@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -27,9 +28,15 @@ type Detailed struct {
 func (d *Detailed) Unwrap() error { return d.error }
 
 // WithMember adds a member to the JSON that is printed when err ends the
-// command.
+// command, beside those that err has.
 func WithMember(err error, name string, value any) error {
-	return &Detailed{err, map[string]any{name: value}}
+	members := map[string]any{}
+	var has *Detailed
+	if errors.As(err, &has) {
+		maps.Copy(members, has.Members)
+	}
+	members[name] = value
+	return &Detailed{err, members}
 }
 
 // WithReply adds the error envelope that a peer has sent.

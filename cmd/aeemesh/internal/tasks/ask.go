@@ -94,10 +94,15 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 					return err
 				}
 			}
-			if fills, err := filling.Wanted(ctx, s, args[0]); err != nil {
+			fills, err := filling.Wanted(ctx, s, args[0])
+			if fills {
+				err = filling.Ask(ctx, cmd, s, args[0], text)
+			}
+			if err != nil {
 				return outcome.WithMember(err, "entity", args[0])
-			} else if fills {
-				return filling.Ask(ctx, cmd, s, args[0], text)
+			}
+			if fills {
+				return nil
 			}
 			plainUnlessAsked(a, cmd)
 			a.Term.Progress("asking %s", args[0])

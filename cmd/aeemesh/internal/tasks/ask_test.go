@@ -3,7 +3,10 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,11 +48,16 @@ func askWith(a *session.App) *cobra.Command {
 // serveTrams serves an agent that publishes a template, until the test ends.
 func serveTrams(t *testing.T, srv *natsd.Server, durable bool, handler mesh.HandlerFunc) {
 	t.Helper()
-	tpl, err := template.Parse([]byte(`{"schema_id":"tram_v1","scenario":"tram","keys":[]}`))
-	if err != nil {
-		t.Fatal(err)
+	var templates []*template.Template
+	for _, text := range []string{`{"schema_id":"tram_v1","scenario":"tram","keys":[]}`,
+		`{"schema_id":"seat_v1","scenario":"seat","keys":[{"key_name":"row","key_type":"string","required":true,"semantic_description":"Which row."}]}`} {
+		tpl, err := template.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		templates = append(templates, tpl)
 	}
-	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: trams, Templates: []*template.Template{tpl}})
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: trams, Templates: templates})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +121,7 @@ func TestADurableQuestionGoesOnWithoutItsAsker(t *testing.T) {
 			})
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			line := []string{"ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--durable"}
+			line := []string{"ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--scenario", "tram", "--durable"}
 			if want.Exit == outcome.Late {
 				line = append(line, "--timeout", "2s")
 			}
@@ -145,7 +153,7 @@ func TestADurableQuestionThatNoWorkerTakesIsWarnedOf(t *testing.T) {
 	var out, words natstest.Buffer
 	asked := make(chan error, 1)
 	go func() {
-		asked <- commandUntil(ctx, t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--durable")
+		asked <- commandUntil(ctx, t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--scenario", "tram", "--durable")
 	}()
 	natstest.Eventually(t, "the warning", func() bool { return strings.Contains(words.String(), "warning: "+trams) })
 	interrupt()
@@ -162,7 +170,7 @@ func TestAskTriesAgainWithAModel(t *testing.T) {
 	var out, words natstest.Buffer
 	asked := make(chan error, 1)
 	go func() {
-		asked <- commandTo(t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--retries", "20")
+		asked <- commandTo(t, &out, &words, askWith, "ask", "--nats", srv.ClientURL(), trams, "hi", "--model", "a/model", "--scenario", "tram", "--retries", "20")
 	}()
 	natstest.Eventually(t, "the first attempt", func() bool { return strings.Contains(words.String(), "E_NO_RESPONDERS") })
 	var tasks atomic.Int32
@@ -203,5 +211,28 @@ func TestAnInterruptedPlainQuestionGoesOn(t *testing.T) {
 	close(release)
 	if went := natstest.Within(t, "the end of the task", stopped); went != nil || err == nil || err.Error() != "interrupted; the agent goes on: plain text cannot be cancelled" || outcome.Of(err).Code != outcome.CodeInterrupted {
 		t.Errorf("%v, %+v; the agent was told %v", err, outcome.Of(err), went)
+	}
+}
+
+// A failure of "ask" names the agent (docs/cli.md), with a model too, beside what else it says.
+func TestAFailedQuestionNamesItsAgent(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	serveTrams(t, srv, false, func(context.Context, *mesh.Task) (json.RawMessage, error) { return nil, errors.New("no") })
+	for _, c := range []struct {
+		line string
+		want []string
+	}{
+		{trams + " hi", []string{"entity"}},
+		{trams + " hi --model a/model --scenario tram", []string{"entity"}},
+		{"--scenario tram hi --model a/model", []string{"entity"}},
+		{"agent.none hi --model a/model --retries 0", []string{"entity"}},
+		{trams + " hi --model a/model --scenario seat", []string{"entity", "missing"}},
+	} {
+		_, _, err := command(t, askWith, append([]string{"ask", "--nats", srv.ClientURL()}, strings.Fields(c.line)...)...)
+		var more *outcome.Detailed
+		if !errors.As(err, &more) || !slices.Equal(slices.Sorted(maps.Keys(more.Members)), c.want) {
+			t.Errorf("ask %s: %v, %+v, want %q", c.line, err, more, c.want)
+		}
 	}
 }
