@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -349,7 +350,7 @@ func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *env
 		return fmt.Errorf("%w: %w", ErrMisfit, err)
 	}
 	d := c.cfg.Stores
-	for range 20 {
+	for range answerTries {
 		now, err := d.Clock.Now(ctx)
 		if err == nil {
 			err = c.judgeAsk(ctx, a, now)
@@ -372,17 +373,39 @@ func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *env
 		if err != nil {
 			return err
 		}
-		_, err = d.Replies.PublishAfter(ctx, msg, a.last)
-		if errors.Is(err, jetstream.ErrExists) {
-			continue // another reply was stored meanwhile
+		seq, err := d.Replies.PublishAfter(ctx, msg, a.last)
+		if errors.Is(err, jetstream.ErrExists) { // another reply was stored, and the replica that is read may lack it
+			pause.For(ctx, answerPause)
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		if err := c.judgeAsk(ctx, a, now); err == nil && a.Answer == nil {
-			return ErrTooLate // the answer was stored after the deadline
-		}
-		return nil
+		return c.readAnswer(ctx, a, now, seq)
 	}
-	return fmt.Errorf("answer: other replies to the task were stored at the same time, 20 tries failed: %w", state.ErrChanged)
+	return fmt.Errorf("answer: other replies to the task were stored at the same time, %d tries failed: %w", answerTries, state.ErrChanged)
 }
+
+// readAnswer reads the replies to the task up to the answer, which is stored at seq. It returns
+// [ErrTooLate] if the answer was stored after the deadline. If the replica that is read still lacks the
+// answer after some tries, the answer is taken for timely.
+func (c *Client) readAnswer(ctx context.Context, a *PersonTask, now time.Time, seq uint64) error {
+	for range answerTries {
+		if c.judgeAsk(ctx, a, now) != nil {
+			return nil
+		}
+		if a.last >= seq || !pause.For(ctx, answerPause) {
+			break
+		}
+	}
+	if a.Answer == nil && a.Late != nil {
+		return ErrTooLate
+	}
+	return nil
+}
+
+// How often AnswerPersonTask tries and reads, and the pause before it reads the same again.
+const (
+	answerTries = 20
+	answerPause = 20 * time.Millisecond
+)

@@ -11,7 +11,7 @@ import (
 )
 
 // An Outage stands between a client and the JetStream API of a server, and refuses
-// what it is told to as a server without a leader does. What is published to
+// what it is told to as a server without a leader does, or answers as a replica that lags. What is published to
 // streams and acknowledged goes past it; the API, and buckets, do not.
 type Outage struct {
 	mu     sync.Mutex
@@ -21,6 +21,7 @@ type Outage struct {
 
 	silent  bool
 	ignored int
+	lagging string // the stream; "": none
 }
 
 const outagePrefix = "outage"
@@ -72,6 +73,21 @@ func (o *Outage) Ignored() int {
 	return o.ignored
 }
 
+// Lag answers direct reads of a stream, from now on, as a replica does that has none of its messages
+// yet; "": no longer.
+func (o *Outage) Lag(stream string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lagging = stream
+}
+
+// lags reports whether a request is a direct read of the stream that lags.
+func (o *Outage) lags(subject string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lagging != "" && strings.HasPrefix(subject+".", natsjs.DefaultAPIPrefix+"DIRECT.GET."+o.lagging+".")
+}
+
 // ignores reports whether a request gets no answer.
 func (o *Outage) ignores() bool {
 	o.mu.Lock()
@@ -118,6 +134,10 @@ func (o *Outage) pass(nc *nats.Conn, msg *nats.Msg) {
 	}
 	if o.refuse(to) {
 		_ = msg.Respond([]byte(`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`))
+		return
+	}
+	if o.lags(to) {
+		_ = nc.PublishMsg(&nats.Msg{Subject: msg.Reply, Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}})
 		return
 	}
 	_ = nc.PublishMsg(&nats.Msg{Subject: to, Reply: msg.Reply, Header: msg.Header, Data: msg.Data})
