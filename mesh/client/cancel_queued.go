@@ -355,7 +355,8 @@ func (c *Client) remove(ctx context.Context, w *waiting) (moved bool, err error)
 	return moved, nil
 }
 
-// answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task.
+// answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task, unless the last reply on its
+// subject is one that the task's sender takes.
 func (c *Client) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	reply := task.Reply(envelope.TypeError, problem.Payload())
 	reply.From = c.cfg.Entity
@@ -368,9 +369,6 @@ func (c *Client) answerWithdrawn(ctx context.Context, task *envelope.Envelope, c
 	if err != nil {
 		return err
 	}
-	_, err = c.cfg.Stores.Replies.PublishAfter(ctx, msg, 0)
-	if errors.Is(err, jetstream.ErrExists) {
-		return nil // the task has a reply already
-	}
-	return err
+	reader := c.readerFor(task, ResultOptions{})
+	return c.cfg.Stores.Replies.PublishUnless(ctx, msg, func(last jetstream.Message) bool { return !reader.another(last.Header) })
 }
