@@ -40,7 +40,8 @@ type SendOptions struct {
 	// of the receiver's that names itself next.
 	OnHolder func()
 	// NoCancel leaves the task running when ctx ends. By default Send then cancels the task,
-	// unless the agent ends it by then: see requires.timeout_ms.
+	// unless the agent ends it by then: see requires.timeout_ms. A task that was sent without a
+	// connection, or over one that was lost, may arrive later, so it is cancelled.
 	NoCancel bool
 }
 
@@ -99,12 +100,13 @@ func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts Sen
 		return nil, err
 	}
 	c.s.Journal.Sent(task.ID, *buf, opts.CBOR)
+	line := c.s.Line()
 	reply, err := c.s.Exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, sender.Hooks{Stream: opts.OnStream, Holder: opts.OnHolder})
 	if err != nil && reply == nil {
 		switch {
 		case opts.NoCancel:
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
-			if !known {
+			if !known || line == 0 || line != c.s.Line() { // it may arrive, or have arrived, later than it was sent
 				c.s.CancelSent(task)
 			}
 		case ctx.Err() != nil:

@@ -51,10 +51,11 @@ func (s *Sender) RequestControl(ctx context.Context, e *envelope.Envelope, wait 
 }
 
 // CancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
-// the cancel is lost, the task's timeout ends it.
+// the cancel is lost, the task's timeout ends it. Without a connection it waits for the next one,
+// behind the task.
 func (s *Sender) CancelSent(task *envelope.Envelope) {
 	reason := "the sender no longer needs the answer"
-	if s.PublishControl(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
+	if s.PublishControl(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil && s.Conn.IsConnected() {
 		_ = s.Conn.FlushTimeout(2 * time.Second)
 	}
 }

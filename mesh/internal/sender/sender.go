@@ -33,6 +33,14 @@ type Sender struct {
 	Log      *slog.Logger
 }
 
+// Line returns a number that identifies the current connection to the server, 0 without one.
+func (s *Sender) Line() uint64 {
+	if !s.Conn.IsConnected() {
+		return 0
+	}
+	return s.Conn.Stats().Reconnects + 1
+}
+
 // Encode signs a task for one of the lanes and encodes it into buf. It returns the headers of the
 // message; nil: none.
 func (s *Sender) Encode(ctx context.Context, task *envelope.Envelope, durable, cbor bool, buf *[]byte) (header nats.Header, err error) {
