@@ -14,6 +14,8 @@ var (
 	// ErrUnavailable: JetStream is not enabled for this server or this account, or does
 	// not answer at the moment.
 	ErrUnavailable = api.ErrUnavailable
+	// ErrNoDirect is an ErrUnavailable: the stream was made without direct gets, so it cannot be read.
+	ErrNoDirect = api.ErrNoDirect
 	// ErrDenied: the connection's NATS permissions do not cover the request.
 	ErrDenied = api.ErrDenied
 	// ErrNotFound: no such stream, bucket, envelope or record.

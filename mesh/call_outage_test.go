@@ -67,6 +67,36 @@ func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	equal(t, "hops beside the first", len(hops.entered), 0)
 }
 
+// JetStream refuses each request of the caller's worker once, while that waits for the job that the
+// called agent does asynchronously: it goes on waiting, and does not cancel the job.
+func TestAJobIsAwaitedThroughAnOutageOfJetStream(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	jobs := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Async: true, Handler: jobs})
+	outage, nc := natstest.NewOutage(t, r.srv), natstest.Conn(t, r.srv)
+	ended := make(chan error, 2)
+	call := calling(mesh.Call{To: helper, Key: "1", Live: true}, func(_ *mesh.Answer, err error) { ended <- err })
+	r.serve(r.nodeOn(nc, mesh.Config{Durable: r.durableOver(outage.JetStream(t, nc)), Heartbeat: -1}), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		outage.RefuseFirst(1)
+		return call.Handle(ctx, task)
+	})})
+	r.hears(helper, lead)
+	client, task := r.client(), newTask(lead, "lead.work", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the job", jobs.entered)
+	eventually(t, "the reading of the reply is refused", func() bool {
+		return outage.RefusedOf("DIRECT.GET."+jetstream.StreamReply) > 0 || len(ended) > 0
+	})
+	jobs.open()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	equal(t, "attempts", r.record(task).Mesh.Attempt, 0)
+	equal(t, "jobs beside the first", len(jobs.entered), 0)
+}
+
 // The queue takes no more tasks for a moment: a run that has another one do
 // something waits, and does not fail.
 func TestACallWaitsForRoomInTheQueue(t *testing.T) {

@@ -160,7 +160,7 @@ var ErrNoResult = errors.New("there is no result yet")
 // repeatedly, for as long as the stream of replies keeps the envelope. An error envelope
 // is returned as an *[envelope.Error] with FromPeer true, together with the envelope. If
 // there is no terminal envelope yet, Result fails with [ErrNoResult] after 150 ms, or waits if
-// Follow is set. A task that was retried after it had failed has several terminal envelopes; the
+// Follow is set; it then goes on while JetStream does not answer. A task that was retried after it had failed has several terminal envelopes; the
 // last one counts.
 func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
 	d := c.cfg.Stores
@@ -169,11 +169,11 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 	}
 	reader := &replyReader{client: c, entity: entity, taskID: taskID, onStream: opts.OnStream}
 	var after uint64
-	for wait := firstLook; ; wait *= 2 {
+	for wait := firstLook; ; wait = min(2*wait, longestLook) {
 		lost := false
 		for msg, err := range d.Replies.Read(ctx, entity, taskID, after) {
-			if lost = opts.Follow && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded); lost {
-				break // the question or its answer was lost, for example because a server restarted
+			if lost = opts.Follow && ctx.Err() == nil && c.unread(ctx, err); lost {
+				break
 			}
 			if err != nil {
 				return nil, err
@@ -185,6 +185,7 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 		}
 		switch {
 		case lost:
+			pause.For(ctx, wait)
 		case reader.last != nil:
 			return reader.result()
 		case opts.Follow:
@@ -196,11 +197,20 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 }
 
 // A reply is announced just before it is stored, and any replica may answer: Result looks a
-// few times before it says that there is none. These are the first and the longest pause.
+// few times before it says that there is none. These are the first and the last pause, and the longest
+// one while the replies cannot be read.
 const (
-	firstLook = 10 * time.Millisecond
-	lastLook  = 80 * time.Millisecond
+	firstLook   = 10 * time.Millisecond
+	lastLook    = 80 * time.Millisecond
+	longestLook = 2 * time.Second
 )
+
+// unread reports whether a read failed for a moment only: the question or its answer was lost, for
+// example because a server restarted, or the stream has no leader.
+func (c *Client) unread(ctx context.Context, err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) ||
+		jetstream.Away(err) && !errors.Is(err, jetstream.ErrNoDirect) && !c.cfg.Stores.Queue.Missing(ctx)
+}
 
 // Perform submits a task as [Client.Submit] does and waits for its terminal envelope as
 // [Client.Result] does; it ignores [ResultOptions].Follow. It subscribes to the replies

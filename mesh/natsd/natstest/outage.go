@@ -105,6 +105,13 @@ func (o *Outage) Refused() int {
 	return o.all
 }
 
+// RefusedOf is how many requests of a kind have been since RefuseFirst, such as "DIRECT.GET.AEE_REPLY".
+func (o *Outage) RefusedOf(kind string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.counts[natsjs.DefaultAPIPrefix+kind]
+}
+
 func (o *Outage) refuse(subject string) bool {
 	kind := subject
 	tokens := strings.Split(subject, ".")
