@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -417,13 +418,15 @@ func TestAStrangerTakesNothingBack(t *testing.T) {
 func TestAFollowerOfAnInboxHearsOfChangesAlone(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	client := r.client()
+	outage, nc := natstest.NewOutage(t, r.srv), natstest.Conn(t, r.srv)
+	client := r.nodeOn(nc, mesh.Config{Entity: ada, Durable: r.durableOver(outage.JetStream(t, nc)), Heartbeat: -1})
 	seen := make(chan string, 16)
 	go func() {
-		_ = client.FollowInbox(ctxFor(t), bob, func(a *mesh.PersonTask) error {
+		err := client.FollowInbox(ctxFor(t), bob, func(a *mesh.PersonTask) error {
 			seen <- a.Task.ID + " " + string(a.State)
 			return nil
 		})
+		seen <- fmt.Sprint("the end: ", err)
 	}()
 	put := func(e *envelope.Envelope) *envelope.Envelope {
 		t.Helper()
@@ -446,7 +449,11 @@ func TestAFollowerOfAnInboxHearsOfChangesAlone(t *testing.T) {
 	put(withdrawn(first))
 	put(withdrawn(first))
 	heard(first, mesh.AskWithdrawn)
+	reads := "DIRECT.GET." + jetstream.StreamReply
+	outage.RefuseFirst(1, reads) // the stream has no leader for a moment: the follower goes on
 	heard(put(newTask(bob, "code.review", `{"n":2}`)), mesh.AskOpen)
+	equal(t, "refused", outage.RefusedOf(reads), 1)
+	heard(put(newTask(bob, "code.review", `{"n":3}`)), mesh.AskOpen)
 }
 
 // A run that has an answer and then asks for an approval waits for that approval: the answer

@@ -175,7 +175,7 @@ func severalAsks(found []*PersonTask, taskID string, exact bool) error {
 // arrives or is withdrawn. It does not call f when a known task is sent again, or when a
 // withdrawal does not change the task's state. It calls f again when a signed task takes the place
 // of an unsigned one. It forgets tasks that are older than 30 days, which
-// is how long the stream keeps them by default.
+// is how long the stream keeps them by default. It goes on while JetStream does not answer.
 func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
 	inbox, err := c.inbox()
 	if err != nil {
@@ -195,10 +195,7 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 			continue
 		}
 		told := ask.lastReported
-		now, err := c.cfg.Stores.Clock.Now(ctx)
-		if err == nil {
-			err = c.judgeAsk(ctx, ask, now)
-		}
+		err := c.judgeNow(ctx, ask)
 		if ask.lastReported = ask.State; err == nil && (told == "" || ask.State == AskWithdrawn && told != AskWithdrawn) {
 			err = f(ask)
 		}
@@ -293,6 +290,20 @@ func withdrawnReason(e *envelope.Envelope) string {
 	}
 	_ = wire.ReadJSON(e.Payload, &p) // without a readable payload there is no reason
 	return clip.Text(p.Reason, 128)
+}
+
+// judgeNow is judgeAsk at the server's time. It repeats it while JetStream does not answer, until ctx
+// ends.
+func (c *Client) judgeNow(ctx context.Context, a *PersonTask) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, longestLook) {
+		now, err := c.cfg.Stores.Clock.Now(ctx)
+		if err == nil {
+			err = c.judgeAsk(ctx, a, now)
+		}
+		if err == nil || !c.unread(ctx, err) || !pause.For(ctx, wait) {
+			return err
+		}
+	}
 }
 
 // judgeAsk reads the stored replies to the task, and sets the task's answers and state.

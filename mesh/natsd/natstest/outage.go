@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 type Outage struct {
 	mu     sync.Mutex
 	most   int            // refusals of each kind
+	kinds  []string       // that are refused; none: all
 	counts map[string]int // refusals so far, by kind
 	all    int
 
@@ -52,11 +54,12 @@ func (o *Outage) JetStream(t testing.TB, nc *nats.Conn) natsjs.JetStream {
 }
 
 // RefuseFirst refuses, from now on, the first n requests of each kind about each
-// stream, whichever consumer or subject of it they are about; 0: none.
-func (o *Outage) RefuseFirst(n int) {
+// stream, whichever consumer or subject of it they are about; 0: none. With kinds, such as
+// "DIRECT.GET.AEE_REPLY", it refuses no others.
+func (o *Outage) RefuseFirst(n int, kinds ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.most, o.counts = n, map[string]int{}
+	o.most, o.kinds, o.counts = n, kinds, map[string]int{}
 }
 
 // Silence turns silence on or off: requests get no answer, as in a cluster without a quorum.
@@ -105,7 +108,7 @@ func (o *Outage) Refused() int {
 	return o.all
 }
 
-// RefusedOf is how many requests of a kind have been since RefuseFirst, such as "DIRECT.GET.AEE_REPLY".
+// RefusedOf is how many requests of a kind have been since RefuseFirst.
 func (o *Outage) RefusedOf(kind string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +126,7 @@ func (o *Outage) refuse(subject string) bool {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.counts[kind] >= o.most {
+	if o.counts[kind] >= o.most || len(o.kinds) > 0 && !slices.Contains(o.kinds, strings.TrimPrefix(kind, natsjs.DefaultAPIPrefix)) {
 		return false
 	}
 	o.counts[kind]++
