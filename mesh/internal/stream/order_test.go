@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +78,7 @@ type remote struct {
 	t    *testing.T
 	lane *Lane // of a worker with another connection
 	nc   *nats.Conn
+	js   natsjs.JetStream
 	d    *Stream
 	send func(words ...string)
 }
@@ -89,6 +92,7 @@ func newRemote(t *testing.T, event bool) *remote {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.js = js
 	mine := *w.lane
 	mine.Replies, mine.Temporary = jetstream.NewReplies(jetstream.Gather(js), subject.Map{}), jetstream.Away
 	w.d = owner(t, &mine, state.New("agent.x", "t", ""))
@@ -277,6 +281,42 @@ func TestAnEventWhoseNumberIsTakenIsSentAgain(t *testing.T) {
 			w.flush()
 			if got := sent(t, w.lane); !slices.Equal(got, []string{"1lost", "2mine"}) {
 				t.Errorf("stored %q", got)
+			}
+		})
+	}
+}
+
+// Another owner has taken the numbers of as many events as may be unconfirmed, and the connection was
+// lost before all of them were answered. Sending one again then waits for an older one, which sends all
+// of them again.
+func TestEventsWhoseNumbersAreTakenOutlastALostConnection(t *testing.T) {
+	t.Parallel()
+	for answered := maxUnconfirmed - 8; answered < maxUnconfirmed-5; answered++ {
+		t.Run(fmt.Sprint(answered), func(t *testing.T) {
+			t.Parallel()
+			w := newRemote(t, true)
+			var theirs, mine []string
+			for i := range maxUnconfirmed {
+				theirs, mine = append(theirs, fmt.Sprint("lost", i)), append(mine, fmt.Sprint("mine", i))
+			}
+			lost := owner(t, w.lane, state.New("agent.x", "t", ""))
+			emit(t, lost, theirs...)
+			if err := lost.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.send(mine[:answered]...)
+			natstest.Eventually(t, "they are answered", func() bool { return w.js.PublishAsyncPending() == 0 })
+			for _, word := range mine[answered:] {
+				w.lose(word)
+			}
+			w.lose("one more")
+			w.disconnect()()
+			w.flush()
+			read := sent(t, w.lane)
+			for _, word := range mine[:answered] {
+				if !slices.ContainsFunc(read, func(s string) bool { return strings.HasSuffix(s, word) }) {
+					t.Errorf("%q is not stored", word)
+				}
 			}
 		})
 	}

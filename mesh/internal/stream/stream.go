@@ -251,9 +251,10 @@ func (d *Stream) flush(ctx context.Context) error {
 }
 
 // confirm waits until the oldest n envelopes are stored. If one may not be stored, it sends that
-// one and all later ones again. d.mu is held.
+// one and all later ones again. Sending one again may do that, too: then fewer than n are left. d.mu
+// is held.
 func (d *Stream) confirm(ctx context.Context, n int) error {
-	for ; n > 0; n-- {
+	for ; n > 0 && len(d.unconfirmed) > 0; n-- {
 		c := d.unconfirmed[0]
 		if c.sent == nil {
 			return d.sendAgain(ctx)
