@@ -128,6 +128,9 @@ func (c *Client) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 		if err := json.Unmarshal(task.Requires, &members); err != nil {
 			return err
 		}
+		if members == nil { // requires is null
+			members = map[string]json.RawMessage{}
+		}
 	}
 	members[requires.NotBefore] = wire.MustJSON(at.UTC().Format(time.RFC3339Nano))
 	task.Requires = wire.MustJSON(members)
