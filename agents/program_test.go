@@ -4,11 +4,13 @@ package agents_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -302,6 +304,47 @@ func TestProgramThatKeepsDyingIsUnhealthy(t *testing.T) {
 	}
 }
 
+// A program that cannot be started is no reason for its worker to end: a deployment may be
+// replacing it.
+func TestProgramThatCannotBeStartedIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text   string
+		starts bool // it runs once
+		want   string
+	}{
+		"no executable format": {text: "print('hello')\n", want: "exec format error"},
+		"no interpreter":       {text: "#!/no/such/interpreter\n", want: "no such file"},
+		"removed":              {text: "#!/bin/sh\nrm -- \"$0\"\n", starts: true, want: "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			file := filepath.Join(t.TempDir(), "bot")
+			if err := os.WriteFile(file, []byte(tt.text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			p := newProgram(t, "", func(c *program.Config) {
+				c.Command, c.StartWait = []string{file}, 10*time.Millisecond
+			})
+			w.hostProgram(p, 1)
+
+			until(t, "it is unhealthy, and still tried", func() bool {
+				h := p.Health()
+				restarts, _ := h.Details["restarts"].(int)
+				return h.Status == "unhealthy" && restarts > 5
+			})
+			if reason, _ := p.Health().Details["reason"].(string); !strings.Contains(reason, tt.want) {
+				t.Errorf("reason %q", reason)
+			}
+			got := w.send(entity, do("echo", "x"), sending{})
+			if got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.Retryable || got.err.BackoffMS == 0 {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
 // Section 6, row 22 of the operators' review: the sender of a live task to a program
 // that keeps dying heard of a time-out, for its worker waited for longer.
 func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
@@ -317,17 +360,26 @@ func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
 
 func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
-	p, err := program.New(program.Config{Command: []string{"no-such-program-anywhere"}})
-	if err != nil {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-program-anywhere") {
-		t.Errorf("got %v", err)
-	}
-	w := newWorld(t)
-	a := &agents.Agent{Agent: mesh.Agent{Entity: entity, Handler: p}, Program: p}
-	if err := a.Run(t.Context(), w.node); err == nil {
-		t.Error("the agent runs without its program")
+	for _, command := range []string{"no-such-program-anywhere", filepath.Join(dir, "gone"), plain, dir} {
+		p, err := program.New(program.Config{Command: []string{command}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := p.Run(ctx); err == nil || !strings.Contains(err.Error(), command) {
+			t.Errorf("%s: got %v", command, err)
+		}
+		w := newWorld(t)
+		a := &agents.Agent{Agent: mesh.Agent{Entity: entity, Handler: p}, Program: p}
+		if err := a.Run(ctx, w.node); err == nil {
+			t.Errorf("%s: the agent runs without its program", command)
+		}
 	}
 }
 

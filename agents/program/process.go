@@ -33,8 +33,8 @@ type process struct {
 }
 
 // startProcess starts the program. If it fails, nothing is left running.
-func startProcess(p *Program) (x *process, err error) {
-	x = &process{
+func startProcess(p *Program) (_ *process, err error) {
+	made := &process{
 		p: p, lines: make(chan *writing), gone: make(chan struct{}), broken: make(chan error, 2),
 		flights: make(map[string]*flight),
 	}
@@ -46,29 +46,29 @@ func startProcess(p *Program) (x *process, err error) {
 			f.Close()
 		}
 		if err != nil {
-			x.close()
+			made.close()
 		}
 	}()
 	var stdin, stdout, stderr *os.File
-	if stdin, x.stdin, err = os.Pipe(); err != nil {
+	if stdin, made.stdin, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	theirs = append(theirs, stdin)
-	if x.stdout, stdout, err = os.Pipe(); err != nil {
+	if made.stdout, stdout, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	theirs = append(theirs, stdout)
-	if x.stderr, stderr, err = os.Pipe(); err != nil {
+	if made.stderr, stderr, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	theirs = append(theirs, stderr)
 	// These are files, not readers and writers, so that Wait waits for the
 	// program only, and not for processes that have inherited its pipes.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	if x.group, err = subprocess.Start(cmd); err != nil {
+	if made.group, err = subprocess.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
-	return x, nil
+	return made, nil
 }
 
 func (x *process) close() {

@@ -116,7 +116,8 @@ func New(cfg Config) (*Program, error) {
 // Run starts the program and keeps it running until ctx ends. Then it closes
 // the program's standard input, waits, and signals everything in its process
 // group, see [Config].Grace. It returns when all of it has ended. It fails at
-// once if the program does not exist, and if Run was called before.
+// once if Check does, and if Run was called before. A program that cannot be
+// started is tried again, like one that exits.
 func (p *Program) Run(ctx context.Context) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -146,11 +147,11 @@ func (p *Program) Run(ctx context.Context) error {
 	return nil
 }
 
-// Check reports whether the program can be found.
+// Check reports whether the program can be found, in PATH or under its path, and
+// is executable. It does not tell whether the system can start it.
 func (p *Program) Check() error {
-	cmd := exec.Command(p.cfg.Command[0])
-	if cmd.Err != nil {
-		return fmt.Errorf("program: %w", cmd.Err)
+	if _, err := exec.LookPath(p.cfg.Command[0]); err != nil {
+		return fmt.Errorf("program: %w", err)
 	}
 	return nil
 }
