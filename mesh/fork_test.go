@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -98,6 +99,37 @@ func TestTheInputOfACopyIsWhatItBeganWith(t *testing.T) {
 			t.Errorf("%.40s: %v, want %s", c.first, err, c.code)
 		} else if err == nil {
 			equal(t, c.first, string(reply.Payload), `{"input":`+c.want+`,"ok":true}`)
+		}
+	}
+}
+
+// A fork is no member of its parent's tree of tasks, whose deadline may have passed, and answers
+// its own sender, even if the parent's task was delegated.
+func TestAForkOfAMemberIsATaskOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: lastWord{}})
+	for name, requires := range map[string]string{
+		"after its tree's deadline": `{"timeout_ms":600000,"tree":{"root":"root-0001","depth":1,"deadline":"2026-01-02T03:04:05Z","waiting":[{"entity":"agent.lead","task":"root-0001"}]}}`,
+		"of a delegated task":       `{"timeout_ms":600000,"handoff":{"task":"root-0001","caller":"human.bob","intent":"code.review","chain":["eyJmcm9tIjoiYWdlbnQubGVhZCJ9"]},"handed_by":["agent.lead"]}`,
+	} {
+		task := requiring(newTask(reviewer, "code.review", `{"text":"Look."}`), requires)
+		task.ReplyTo = "root-0001"
+		raw, err := task.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent := state.New(reviewer, task.ID, state.AgentID(reviewer))
+		parent.Mesh.Task, parent.Mesh.Priority = raw, string(envelope.PriorityNormal)
+		parent.Append(model.User("and now?"), time.Now(), 0)
+		receipt, err := client.Fork(ctxFor(t), parent, state.ForkOf{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
+		if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
+			t.Errorf("%s: %v, %v", name, reply, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -24,7 +25,9 @@ type ForkOf struct {
 // are sent again.
 //
 // The task of the new run is the parent's with the new id, without a signature, and with
-// its own correlation: the sender of the fork has to vouch for it. Effects keep the
+// its own correlation: the sender of the fork has to vouch for it. It is the root of a tree
+// of its own, under the parent's bounds, and is answered to its own sender, even if the
+// parent's task was a team's or was delegated. Effects keep the
 // idempotency keys of the parent: an effect that both runs repeat is one effect for the
 // tool.
 func (c *Checkpoint) Fork(f ForkOf, now time.Time) (*Checkpoint, error) {
@@ -47,6 +50,7 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 		return nil, fmt.Errorf("its task: %w", err)
 	}
 	task.ID, task.Corr, task.TS, task.Sig = f.TaskID, f.TaskID, now.UTC().Format(envelope.TimeLayout), nil
+	task.ReplyTo, task.Requires = "", requiresOfFork(task.Requires)
 	if f.From != "" {
 		task.From = f.From
 	}
@@ -77,6 +81,34 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 		Parent:   &Parent{Kind: "fork", Entity: m.Entity, Run: c.Doc.RunID, TaskID: m.TaskID, StateID: c.Doc.StateID, Revision: f.Revision},
 	}
 	return d, nil
+}
+
+// requiresOfFork returns requires without the members that hold for the parent's task only: the
+// agents that delegated it, the state document that came with it, and its place in a tree. The
+// tree's bounds stay.
+func requiresOfFork(requires json.RawMessage) json.RawMessage {
+	var members, tree map[string]json.RawMessage
+	if json.Unmarshal(requires, &members) != nil || members == nil {
+		return requires
+	}
+	if string(members["handoff"]) != "false" { // false: the entity that is addressed must answer itself
+		delete(members, "handoff")
+	}
+	delete(members, "handed_by")
+	delete(members, "context")
+	if raw, ok := members["tree"]; ok && json.Unmarshal(raw, &tree) == nil {
+		for _, name := range []string{"root", "key", "depth", "deadline", "teams", "waiting"} {
+			delete(tree, name)
+		}
+		if members["tree"], _ = json.Marshal(tree); len(tree) == 0 {
+			delete(members, "tree")
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	out, _ := json.Marshal(members) // they were decoded above
+	return out
 }
 
 // Strip returns a copy of c that may leave the platform: without the stack trace (AAIF,

@@ -424,6 +424,35 @@ func TestFork(t *testing.T) {
 	}
 }
 
+// A fork begins a tree of tasks of its own, and answers its own sender: what the parent's task
+// says of the tasks above it, and of those that delegated it, is not so for the fork.
+func TestAForkHasItsOwnPlace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ requires, want string }{
+		"none":           {`null`, `null`},
+		"its own":        {`{"format":"json","timeout_ms":5000}`, `{"format":"json","timeout_ms":5000}`},
+		"of a team":      {`{"timeout_ms":5000,"tree":{"root":"r","key":"k","depth":2,"deadline":"2026-11-20T10:00:05Z","teams":[{"task":"r","max_iterations":3}],"waiting":[{"entity":"agent.lead","task":"r"}]}}`, `{"timeout_ms":5000}`},
+		"of a budget":    {`{"tree":{"depth":1,"tokens":70,"usd":0.50}}`, `{"tree":{"tokens":70,"usd":0.50}}`},
+		"handed on":      {`{"handoff":{"task":"t","caller":"human.ann","chain":["x"]},"handed_by":["agent.a"],"context":{"state_id":"s"},"timeout_ms":5000}`, `{"timeout_ms":5000}`},
+		"answers itself": {`{"handoff":false}`, `{"handoff":false}`},
+		"nothing left":   {`{"tree":{"depth":1}}`, `null`},
+		"spelled":        {`{"tr\u0065e":{"depth":1,"root":"r"},"timeout_ms":5000}`, `{"timeout_ms":5000}`},
+	} {
+		task := `{"v":"1","id":"01JD0000000000000000000000","ts":"2026-11-20T10:00:00.000Z","type":"task","from":"agent.lead","to":"agent.reviewer","intent":"chat.ask","corr":"01JC0000000000000000000000","reply_to":"01JC0000000000000000000000","trace":null,"priority":"normal","requires":` + c.requires + `,"payload":{"text":"Look."},"sig":null}`
+		parent := state.New("agent.reviewer", "01JD0000000000000000000000", "")
+		parent.Mesh.Task = json.RawMessage(task)
+		f, err := parent.Fork(state.ForkOf{TaskID: "01JE0000000000000000000000"}, start)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := `{"v":"1","id":"01JE0000000000000000000000","ts":"2026-11-20T10:00:00.123Z","type":"task","from":"agent.lead","to":"agent.reviewer","intent":"chat.ask","corr":"01JE0000000000000000000000","reply_to":null,"trace":null,"priority":"normal","requires":` + c.want + `,"payload":{"text":"Look."},"sig":null}`
+		if got := string(f.Mesh.Task); got != want {
+			t.Errorf("%s: the fork's task is\n%s, want\n%s", name, got, want)
+		}
+	}
+}
+
 func TestStripLeavesNoStackTrace(t *testing.T) {
 	t.Parallel()
 	c := full()
