@@ -116,14 +116,7 @@ func TestAForkOfAMemberIsATaskOfItsOwn(t *testing.T) {
 	} {
 		task := requiring(newTask(reviewer, "code.review", `{"text":"Look."}`), requires)
 		task.ReplyTo = "root-0001"
-		raw, err := task.AppendJSON(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parent := state.New(reviewer, task.ID, state.AgentID(reviewer))
-		parent.Mesh.Task, parent.Mesh.Priority = raw, string(envelope.PriorityNormal)
-		parent.Append(model.User("and now?"), time.Now(), 0)
-		receipt, err := client.Fork(ctxFor(t), parent, state.ForkOf{})
+		receipt, err := client.Fork(ctxFor(t), parentOf(t, task), state.ForkOf{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,6 +125,39 @@ func TestAForkOfAMemberIsATaskOfItsOwn(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, reply, err)
 		}
 	}
+}
+
+// A document may name no priority, or one that does not exist.
+func TestAForkOfARunWithoutAPriority(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: lastWord{}})
+	for _, priority := range []string{"", "at once"} {
+		parent := parentOf(t, newTask(reviewer, "code.review", `{"text":"Look."}`))
+		parent.Mesh.Priority = priority
+		receipt, err := client.Fork(ctxFor(t), parent, state.ForkOf{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
+		if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
+			t.Errorf("%q: %v, %v", priority, reply, err)
+		}
+	}
+}
+
+// parentOf is the checkpoint of a run with the task.
+func parentOf(t *testing.T, task *envelope.Envelope) *state.Checkpoint {
+	t.Helper()
+	raw, err := task.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := state.New(task.To, task.ID, state.AgentID(task.To))
+	c.Mesh.Task, c.Mesh.Priority = raw, string(envelope.PriorityNormal)
+	c.Append(model.User("and now?"), time.Now(), 0)
+	return c
 }
 
 // Where an agent's runs are encrypted, one that comes from elsewhere is not stored

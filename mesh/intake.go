@@ -144,9 +144,12 @@ func (in *intake) check(a arrival) {
 	in.host.accept(t, a.msg.Header)
 }
 
-// capped returns the envelope with another priority. The original stays unchanged:
-// references name its hash.
+// capped returns the envelope with another priority, normal for an unknown one. The original
+// stays unchanged: references name its hash.
 func capped(e *envelope.Envelope, p envelope.Priority) *envelope.Envelope {
+	if p.Rank() < 0 { // of a document that was imported
+		p = envelope.PriorityNormal
+	}
 	if e.Priority == p {
 		return e
 	}
