@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -144,6 +145,44 @@ func TestAForkOfARunWithoutAPriority(t *testing.T) {
 		if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
 			t.Errorf("%q: %v, %v", priority, reply, err)
 		}
+	}
+}
+
+// The time that a fork has is counted once, and also while it is paused.
+func TestAForkThatIsPausedEndsInTime(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t).shortLeases()
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }), mesh.Agent{Handler: s})
+	client := r.client()
+	receipt, err := client.Fork(ctxFor(t), parentOf(t, requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1000}`)), state.ForkOf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: intents.Target{ID: receipt.TaskID}})
+	s.next <- struct{}{}
+	if reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true}); codeOf(err) != envelope.CodeTimeout {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+// A run may be parked before any worker has claimed it, as a fork that awaits an approval is, or
+// have been parked by an earlier release: its record has no deadline then.
+func TestAParkedRunWithoutADeadlineGetsOne(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t).shortLeases()
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }), mesh.Agent{Handler: s})
+	client := r.client()
+	task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1000}`)
+	r.submitPaused(client, s, task)
+	eventually(t, "it is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
+	r.rewrite(task, func(c *state.Checkpoint) { c.Mesh.Deadline = time.Time{} })
+	if reply, err := r.result(client, task); codeOf(err) != envelope.CodeTimeout {
+		t.Errorf("%v, %v", reply, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -124,13 +125,20 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 }
 
 // keepParked writes the record of a parked run again that has half the age at which the store removes
-// it: the run's deadline, which may be later, must find it. It does nothing for other runs.
+// it: the run's deadline, which may be later, must find it. A run that was parked before a worker
+// claimed it has no deadline, and gets one. keepParked does nothing for other runs.
 func (l *lane) keepParked(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
-	if s := c.Doc.Status; s != aaif.RunPaused && s != aaif.RunAwaitingApproval || c.Mesh.Deadline.IsZero() {
+	if s := c.Doc.Status; s != aaif.RunPaused && s != aaif.RunAwaitingApproval {
 		return nil
 	}
-	age := l.records.maxAge(ctx)
-	if age == 0 || l.clock.now().Sub(rec.Time) < age/2 {
+	if c.Mesh.Deadline.IsZero() {
+		task, err := envelope.ParseStored(c.Mesh.Task)
+		if err != nil {
+			return err
+		}
+		limits, _ := task.Requirements() // what can be read counts, as for any task
+		c.Mesh.Deadline = l.clock.now().Add(l.deliveries.timeout(limits))
+	} else if age := l.records.maxAge(ctx); age == 0 || l.clock.now().Sub(rec.Time) < age/2 {
 		return nil
 	}
 	if _, _, err := l.records.put(ctx, rec.ID, rec.Revision, c); !errors.Is(err, state.ErrChanged) {

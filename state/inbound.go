@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
@@ -17,13 +18,13 @@ const (
 	maxInboundEpoch = 1 << 40
 	maxInboundCount = math.MaxInt32
 	// maxInboundLife is the longest time that a run may still take, whatever its deadline
-	// is: as long as runs are kept.
+	// is, also if it has none: as long as runs are kept.
 	maxInboundLife = 30 * 24 * time.Hour
 )
 
 // Inbound reduces a checkpoint of another platform to the parts that this mesh accepts; it is the
 // counterpart of [Checkpoint.Outbound]. now is the time by this mesh's clock: times in the
-// checkpoint are shifted by the difference of the clocks.
+// checkpoint are shifted by the difference of the clocks. A run without a deadline gets one.
 //
 // The other platform vouches for the run itself: its task, conversation, variables, plan and
 // ledger, and its usage. It must not control other entities here. So Inbound removes everything
@@ -65,7 +66,21 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	move(&m.StoredAt, now)
 	move(&m.StartedAt, now)
 	move(&m.Deadline, now.Add(maxInboundLife))
+	if m.Deadline.IsZero() {
+		m.Deadline = now.Add(m.inboundLife()).UTC()
+	}
 	return nil
+}
+
+// inboundLife returns how long a run without a deadline may take: what its task requires, up to
+// maxInboundLife.
+func (m *Mesh) inboundLife() time.Duration {
+	if task, err := envelope.ParseStored(m.Task); err == nil {
+		if have, err := task.Requirements(); err == nil && have.Timeout > 0 {
+			return min(have.Timeout, maxInboundLife)
+		}
+	}
+	return maxInboundLife
 }
 
 // checkInbound returns an error if the run of another platform cannot be accepted.

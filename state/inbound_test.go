@@ -111,6 +111,25 @@ func TestInboundMovesTimes(t *testing.T) {
 	}
 }
 
+// A run that comes without a deadline gets one, as it would have had here.
+func TestInboundGivesADeadline(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for requires, want := range map[string]time.Duration{
+		`null`: 30 * 24 * time.Hour, `{"timeout_ms":60000}`: time.Minute, `{"timeout_ms":9000000000}`: 30 * 24 * time.Hour, `{"timeout_ms":"soon"}`: 30 * 24 * time.Hour,
+	} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		c.Doc.CheckpointAt = state.Time(now.Add(time.Hour)) // its clock is ahead
+		c.Mesh.Task = json.RawMessage(`{"v":"1","id":"01J00000000000000000000000","ts":"2026-11-20T10:00:00.000Z","type":"task","from":"agent.a","to":"agent.x","intent":"chat.ask","corr":"01J00000000000000000000000","reply_to":null,"trace":null,"priority":"normal","requires":` + requires + `,"payload":{},"sig":null}`)
+		if err := c.Inbound(now); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Mesh.Deadline.Sub(now); got != want {
+			t.Errorf("%s: %v, want %v", requires, got, want)
+		}
+	}
+}
+
 // An agent that a plan names with another spelling is not asked either.
 func TestInboundPlanLosesItsChosenAgents(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ type Mesh struct {
 
 	Priority string    `json:"priority,omitempty"` // the priority in effect: the lane's, capped by policy
 	CBOR     bool      `json:"cbor,omitempty"`     // the sender uses CBOR, and gets CBOR replies
-	Deadline time.Time `json:"deadline,omitzero"`  // by the server's clock; zero: none
+	Deadline time.Time `json:"deadline,omitzero"`  // by the server's clock; zero: none yet, a claim sets it
 
 	StoredAt  time.Time     `json:"stored_at,omitzero"`  // when the server stored the task
 	StartedAt time.Time     `json:"started_at,omitzero"` // when it was first claimed

@@ -35,7 +35,7 @@ type Terms struct {
 	Version string // of the agent that the worker serves
 
 	Task     Task                   // for a record that has none
-	Deadline time.Time              // of a dead letter that is tried again, by the server's clock
+	Deadline time.Time              // of a fork, and of a dead letter that is tried again, by the server's clock
 	Stored   time.Time              // when the server stored the message
 	Limit    func() *envelope.Error // the error of a run whose deadline has passed
 
@@ -123,6 +123,9 @@ func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Err
 		k.Dead, k.Reply, k.Claims, k.Attempt, k.Ran = "", nil, 0, 0, 0
 		c.Doc.Error = nil
 		k.StoredAt, k.Deadline = t.Stored, t.Deadline
+	}
+	if k.Deadline.IsZero() { // a fork, or a record of an earlier release
+		k.Deadline = t.Deadline
 	}
 	out.Recovered = k.Owner != ""
 	if t.Refused != nil {

@@ -89,6 +89,15 @@ func TestClaim(t *testing.T) {
 					t.Errorf("%+v", out)
 				}
 			}},
+		"a fork": {begun(noOwner, func(c *state.Checkpoint) {
+			c.Mesh.Step.Kind, c.Mesh.Epoch, c.Mesh.Deadline = state.StepFork, 0, time.Time{}
+		}), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if !c.Mesh.Deadline.Equal(noon.Add(time.Minute)) {
+					t.Errorf("its deadline is %v", c.Mesh.Deadline)
+				}
+			}},
+		"a fork that comes too late": {begun(noOwner, func(c *state.Checkpoint) { c.Mesh.Deadline = time.Time{} }), run.Mine, terms(func(t *run.Terms) { t.Deadline = noon }), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 2}, nil},
 		"under another version": {begun(func(c *state.Checkpoint) { c.Doc.AgentVersion = "0.9.0" }), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
 			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
 				if out.Was != "0.9.0" || c.Doc.AgentVersion != "1.0.0" {
