@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -110,20 +109,13 @@ func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, err
 	if err != nil || !task.Requires.HasMinConfidence {
 		return payload, h.secrets.Error(err)
 	}
-	var result struct {
-		Confidence *float64 `json:"confidence"`
-		Evidence   struct {
-			Confidence *float64 `json:"confidence"`
-		} `json:"decision_evidence"`
-	}
-	_ = json.Unmarshal(payload, &result) // a payload that does not decode states no confidence
-	switch c := slices.DeleteFunc([]*float64{result.Confidence, result.Evidence.Confidence}, func(c *float64) bool { return c == nil }); {
-	case len(c) == 0:
+	switch c := intents.StatedConfidence(payload); {
+	case c == nil:
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result does not say how sure it is")
-	case *c[0] < 0 || *c[0] > 1: // in percent, perhaps
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result's confidence of %v is not between 0 and 1", *c[0])
-	case *c[0] < task.Requires.MinConfidence:
-		return nil, tooUnsure(*c[0], task.Requires.MinConfidence)
+	case *c < 0 || *c > 1: // in percent, perhaps
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result's confidence of %v is not between 0 and 1", *c)
+	case *c < task.Requires.MinConfidence:
+		return nil, tooUnsure(*c, task.Requires.MinConfidence)
 	}
 	return payload, nil
 }

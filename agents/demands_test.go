@@ -90,6 +90,7 @@ func TestWhatATaskRequiresOfTheResult(t *testing.T) {
 		}, `{"min_confidence":0.8}`, `{"decision_evidence":{"confidence":0.9}}`, ""},
 		"a handler, not sure":   {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":0.7}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
 		"a handler, in percent": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":70}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
+		"a handler, in words":   {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":"high"}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
 		"a handler, below zero": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":-0.1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
 		"a handler, silent":     {"", func() agents.Options { return agents.Options{Handler: answering(`{"n":1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
 

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -116,10 +117,20 @@ func (l *loop) moment(ctx context.Context, task *mesh.Task, r *run) orchestrate.
 	return orchestrate.Moment{
 		Facts: condition.Facts{State: &condition.State{
 			Run: r.id, Status: string(aaif.RunRunning), Iteration: r.turns, InputTokens: used.InputTokens, OutputTokens: used.OutputTokens,
-			CostUSD: float64(used.CostUSD) / float64(model.Dollar),
+			CostUSD: float64(used.CostUSD) / float64(model.Dollar), Confidence: r.confidence(),
 		}},
 		Talk: func() ([]model.Message, []aaif.MemoryItem) { return r.messages, r.memory(task) },
 	}
+}
+
+// confidence is what the model's last turn states, nil if it states none.
+func (r *run) confidence() *float64 {
+	for i := len(r.messages) - 1; i >= 0; i-- {
+		if m := &r.messages[i]; m.Role == model.RoleAssistant {
+			return intents.Confidence(saidOutput(m.Content))
+		}
+	}
+	return nil
 }
 
 // memory returns the memories in the run's document.

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -182,6 +183,47 @@ func TestARuleThatDoesNotHoldChangesNothing(t *testing.T) {
 		if got := w.send(a.Entity, `{"text":"x"}`, sending{}); got.payload != `{"text":"fine"}` {
 			t.Errorf("%s: %+v", condition, got)
 		}
+	}
+}
+
+// A rule's confidence is what the agent's model says of its own output: not what the sender writes
+// into the payload, and not what a tool says.
+func TestARuleSeesTheAgentsConfidence(t *testing.T) {
+	t.Parallel()
+	turn := func(text string) modeltest.Turn {
+		return modeltest.Turn{Text: text, Calls: []model.ToolCall{call("1", "look", `{"id":1}`)}}
+	}
+	for name, c := range map[string]struct {
+		payload, tool string
+		turns         []modeltest.Turn
+		over          bool
+	}{
+		"none, and the payload's": {`{"text":"x","confidence":0.1}`, `{}`, []modeltest.Turn{says("fine")}, false},
+		"low":                     {`{"text":"x"}`, `{}`, []modeltest.Turn{says(`{"answer":"fine","confidence":0.3}`)}, true},
+		"low, in its evidence":    {`{"text":"x"}`, `{}`, []modeltest.Turn{says(`{"answer":"fine","decision_evidence":{"decision":"d","confidence":0.3}}`)}, true},
+		"high":                    {`{"text":"x","confidence":0.1}`, `{}`, []modeltest.Turn{says(`{"answer":"fine","confidence":0.9}`)}, false},
+		"in percent":              {`{"text":"x"}`, `{}`, []modeltest.Turn{says(`{"answer":"fine","confidence":-3}`)}, false},
+		"no number":               {`{"text":"x"}`, `{}`, []modeltest.Turn{says(`{"answer":"fine","confidence":"low"}`)}, false},
+		"a tool's":                {`{"text":"x"}`, `{"confidence":0.1}`, []modeltest.Turn{turn("Let me see."), says("fine")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, expr := range []string{"confidence < 0.5", "state.confidence < 0.5"} {
+				w := newWorld(t)
+				reg := new(tool.Registry)
+				if err := reg.Add(tool.Raw(tool.Definition{Name: "look", Description: "Looks."}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+					return json.RawMessage(c.tool), nil
+				})); err != nil {
+					t.Fatal(err)
+				}
+				w.host(newAgent(t, doc(t, lookTool+`,`+handoffs(`{"lang": "cel", "expr": "`+expr+`"}`, "")), agents.Options{As: "agent.triage", Model: modeltest.New(c.turns...), Tools: reg}))
+				w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(always("delegated")...)}))
+				got := w.send("agent.triage", c.payload, sending{})
+				if over := got.payload == `{"text":"delegated"}`; got.err != nil || over != c.over {
+					t.Errorf("%s: %+v", expr, got)
+				}
+			}
+		})
 	}
 }
 

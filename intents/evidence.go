@@ -99,3 +99,30 @@ func CheckEvidence(level EvidenceLevel, payload json.RawMessage) error {
 	}
 	return evidenceSchemas()[level].Validate(payload)
 }
+
+// StatedConfidence returns the confidence that an agent's output states: its member
+// confidence, or that of its decision evidence; nil if there is none that is a number. Its
+// range is not checked.
+func StatedConfidence(output json.RawMessage) *float64 {
+	var said struct {
+		Confidence any `json:"confidence"`
+		Evidence   struct {
+			Confidence any `json:"confidence"`
+		} `json:"decision_evidence"`
+	}
+	_ = json.Unmarshal(output, &said) // what does not decode states none
+	for _, c := range []any{said.Confidence, said.Evidence.Confidence} {
+		if n, ok := c.(float64); ok {
+			return &n
+		}
+	}
+	return nil
+}
+
+// Confidence is [StatedConfidence] for a condition: nil also if the number is not between 0 and 1.
+func Confidence(output json.RawMessage) *float64 {
+	if c := StatedConfidence(output); c != nil && *c >= 0 && *c <= 1 {
+		return c
+	}
+	return nil
+}

@@ -12,7 +12,8 @@ import (
 //   - those of the payload, if it is an object;
 //   - input, task, output, tool, event and state, as far as they are known, and
 //     confidence; for a team also task_input, outputs and variables. They
-//     replace members of the payload with the same names;
+//     replace members of the payload with the same names. In a run, where State
+//     is set, output and confidence are the runtime's even if it knows neither;
 //   - within task, also the members of an object "task" in the payload whose
 //     names are not used by the envelope.
 //
@@ -29,6 +30,7 @@ type Facts struct {
 	Event  *Event             // the event that occurred
 	State  *State             // the progress of the run
 
+	Team    bool // task_input, outputs and variables are the team's, never the payload's
 	Handoff bool // a rule of a handoff asks: tool is Called, never the payload's
 
 	// TaskInput, Outputs and Variables are for conditions and mappings of a
@@ -85,8 +87,9 @@ type State struct {
 	InputTokens  int64
 	OutputTokens int64
 	CostUSD      float64
-	// Confidence is the confidence that the agent last stated, from 0 to 1. If
-	// it is known, it is also the member confidence of the value itself.
+	// Confidence is the confidence that the agent's last output states, from 0 to
+	// 1; in a team, the last output of a member. If it is known, it is also the
+	// member confidence of the value itself.
 	Confidence *float64
 }
 
@@ -120,8 +123,8 @@ func (f Facts) Value() (Value, error) {
 	if f.Tool == nil {
 		maps.Copy(root, payload)
 	}
-	if f.Handoff {
-		delete(root, "tool")
+	for _, name := range f.reserved() {
+		delete(root, name)
 	}
 	root["input"] = input
 	if f.Task != nil {
@@ -162,6 +165,20 @@ func (f Facts) Value() (Value, error) {
 		return Value{}, err
 	}
 	return Value{root}, nil
+}
+
+// reserved are the members that are never the payload's.
+func (f Facts) reserved() (names []string) {
+	if f.State != nil {
+		names = append(names, "output", "confidence")
+	}
+	if f.Handoff {
+		names = append(names, "tool")
+	}
+	if f.Team {
+		names = append(names, "task_input", "outputs", "variables")
+	}
+	return names
 }
 
 // team adds the facts of a team.

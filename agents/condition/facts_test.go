@@ -16,6 +16,7 @@ func TestFacts(t *testing.T) {
 	half := 0.5
 	task := &condition.Task{ID: "t1", Intent: "code.review", From: "agent.a", To: "agent.b", Corr: "c1", Priority: "normal", Attempt: 1}
 	const taskJSON = `"task":{"attempt":1,"corr":"c1","from":"agent.a","id":"t1","intent":"code.review","priority":"normal","to":"agent.b"}`
+	const state = `"state":{"cost_usd":0,"input_tokens":0,"iteration":0,"output_tokens":0,"run":"r1","status":"running"}`
 	for _, tt := range []struct {
 		name  string
 		facts condition.Facts
@@ -28,6 +29,16 @@ func TestFacts(t *testing.T) {
 			"a payload that names what the runtime names",
 			condition.Facts{Input: json.RawMessage(`{"input":1,"output":2,"state":"open","task":3}`), Task: task, Output: json.RawMessage(`{"r":1}`)},
 			`{"input":{"input":1,"output":2,"state":"open","task":3},"output":{"r":1},"state":"open",` + taskJSON + `}`,
+		},
+		{
+			"in a run, where the runtime knows none of it yet",
+			condition.Facts{Input: json.RawMessage(`{"output":2,"confidence":1,"variables":3,"outputs":4,"task_input":5,"tool":6}`), State: &condition.State{Run: "r1", Status: "running"}},
+			`{"input":{"confidence":1,"output":2,"outputs":4,"task_input":5,"tool":6,"variables":3},"outputs":4,` + state + `,"task_input":5,"tool":6,"variables":3}`,
+		},
+		{
+			"in a team's run",
+			condition.Facts{Input: json.RawMessage(`{"output":2,"confidence":1,"variables":3,"outputs":4,"task_input":5,"tool":6}`), State: &condition.State{Run: "r1", Status: "running"}, Team: true},
+			`{"input":{"confidence":1,"output":2,"outputs":4,"task_input":5,"tool":6,"variables":3},` + state + `,"tool":6}`,
 		},
 		{
 			"a task in the payload",

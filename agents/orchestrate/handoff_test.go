@@ -200,3 +200,50 @@ func TestConditionsSeeTheUsageOfTheTeam(t *testing.T) {
 		}
 	}
 }
+
+// A sender's payload is not taken for what the runtime knows, also where it knows nothing yet.
+func TestASenderSuppliesNoFacts(t *testing.T) {
+	t.Parallel()
+	const payload = `{"text":"go","confidence":0.1,"output":{"v":2},"outputs":{"one":{"v":2}},"variables":{"v":2}}`
+	for expr, want := range map[string]string{
+		"confidence < 0.5":                      `{"v":1}`,
+		"state.confidence < 0.5":                `{"v":1}`,
+		"output.v == 2.0":                       `{"v":1}`,
+		"outputs.one.v == 2.0":                  `{"v":1}`,
+		"variables.v == 2.0":                    `{"v":1}`,
+		"input.confidence < 0.5":                `{"by":"first"}`,
+		"input.output.v == 2.0 && text == 'go'": `{"by":"first"}`,
+	} {
+		for _, durable := range []bool{false, true} {
+			r := newRig(t)
+			r.serve(durable, says(`{"by":"first"}`), "agent.first")
+			r.serve(durable, says(`{"v":1}`), "agent.one")
+			block := `{"role":"router","subagents":[{"ref":"agent.first","alias":"first","when":{"lang":"cel","expr":"` + expr + `"}},{"ref":"agent.one","alias":"one","role":"fallback"}]}`
+			r.serve(durable, team(plan(t, block, ""), nil), boss)
+			var got answer
+			if durable {
+				got = r.result(r.submit(payload, ""))
+			} else {
+				got = r.ask(payload, "")
+			}
+			if got.err != nil || got.payload != want {
+				t.Errorf("%s, durable %v: %s, %v", expr, durable, got.payload, got.err)
+			}
+		}
+	}
+}
+
+// In a team, the confidence is that of the last output.
+func TestATeamSeesItsMembersConfidence(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{`{"confidence":0.3}`: `{"v":2}`, `{"confidence":0.9}`: `{"confidence":0.9}`, `{"confidence":30}`: `{"confidence":30}`} {
+		r := newRig(t)
+		r.serve(false, says(said), "agent.one")
+		r.serve(false, says(`{"v":2}`), "agent.two")
+		block := `{"pipeline":["one","two"],"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two","when":{"lang":"cel","expr":"confidence < 0.5 && state.confidence < 0.5"}}]}`
+		r.serve(false, team(plan(t, block, ""), nil), boss)
+		if got := r.ask(`{"text":"go","confidence":0.1}`, ""); got.err != nil || got.payload != want {
+			t.Errorf("%s: %s, %v", said, got.payload, got.err)
+		}
+	}
+}

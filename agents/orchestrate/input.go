@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // notObject is the error of a mapping whose result is not a JSON object. Its
@@ -24,7 +25,7 @@ func (w *work) input(ctx context.Context, p *Participant, a memberCall) (json.Ra
 	}
 	facts := w.facts(a.payload, nil)
 	if a.apart {
-		facts.Output, facts.Outputs = nil, nil
+		facts.Output, facts.Outputs, facts.State.Confidence = nil, nil, nil
 	}
 	v, err := facts.Exact()
 	if err != nil {
@@ -74,7 +75,7 @@ func (w *work) holds(ctx context.Context, member int, input json.RawMessage) (bo
 func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	e, used := w.task.Envelope, w.spent()
 	f := condition.Facts{
-		Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
+		Team: true, Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
 		Task: &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
 		State: &condition.State{
 			Status: string(aaif.RunRunning), InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, CostUSD: float64(used.CostUSD) / float64(model.Dollar),
@@ -108,5 +109,6 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	if output != nil {
 		f.Output = output
 	}
+	f.State.Confidence = intents.Confidence(f.Output)
 	return f
 }
