@@ -93,11 +93,17 @@ var endpointFields = map[string]bool{
 	"endpoint": true, "base_url": true, "token_url": true, "otlp_endpoint": true, "url": true, "manifest_url": true,
 }
 
-// hasUser reports whether a URL contains a user name, with or without a
-// password.
+// hasUser reports whether a URL contains a user name without a password, or any
+// name with a password, other than placeholders.
 func hasUser(raw string) bool {
 	u, err := url.Parse(raw)
-	return err == nil && u.User != nil && !placeholder(u.User.String())
+	if err != nil || u.User == nil {
+		return false
+	}
+	if password, ok := u.User.Password(); ok {
+		return !placeholder(password)
+	}
+	return !placeholder(u.User.Username())
 }
 
 // schemaWords are the keywords of a JSON Schema that describe a value rather
@@ -127,7 +133,7 @@ func (s *secretScan) text(text, pointer string, class nameClass) {
 // as people choose passwords.
 func looksLikePassword(s string) bool {
 	return len(s) >= 6 && len(s) <= 64 && !placeholder(s) && !IsUUID(s) &&
-		!strings.ContainsAny(s, " \t\n/:") && strings.ContainsFunc(s, isLetter) && strings.ContainsAny(s, digits+"!@#%^&+=")
+		!strings.ContainsAny(s, " \t\n/:") && strings.ContainsFunc(s, isLetter) && strings.ContainsAny(s, digits+"!@#%^&+=$*{}<>")
 }
 
 var (
