@@ -145,8 +145,8 @@ func (m *merging) add(p *Patch) {
 	}
 	m.ids = append(m.ids, p.Hash())
 	m.out.PatchID = "merged-" + strings.TrimPrefix(hashOf([]byte(strings.Join(m.ids, "\n"))), "sha256:")[:24]
-	m.out.Timestamp = latest(m.out.Timestamp, p.Timestamp)
-	m.out.Expires = earliest(m.out.Expires, p.Expires)
+	m.out.Timestamp = slices.MaxFunc([]time.Time{p.Timestamp, m.out.Timestamp}, time.Time.Compare)
+	m.out.Expires = slices.MinFunc([]time.Time{p.Expires, m.out.Expires}, time.Time.Compare)
 	for _, k := range p.clone().NewKeys {
 		if before, ok := m.keys[k.Name]; !ok {
 			m.keys[k.Name] = k
@@ -203,18 +203,4 @@ func (p *Patch) clone() Patch {
 	c.NewKeys = (&Template{Keys: p.NewKeys}).clone().Keys
 	c.ModifiedKeys = slices.Clone(p.ModifiedKeys)
 	return c
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -58,6 +58,7 @@ func TestCheckFillsValues(t *testing.T) {
 		"other":               {f, `{"city":"Porto","nights":2,"other":"a view"}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"a view"}`, []string{"a view"}},
 		"other as a list":     {f, `{"city":"Porto","nights":2,"other":["a view","no stairs"]}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"a view; no stairs"}`, []string{"a view", "no stairs"}},
 		"other into a list":   {asList, `{"city":"Porto","nights":2,"other":"a view"}`, `{"city":"Porto","nights":2,"board":"breakfast","other":["a view"]}`, []string{"a view"}},
+		"other as it is":      {asList, `{"city":"Porto","nights":2,"other":["a \"view\" & <no> stairs","ü"]}`, `{"city":"Porto","nights":2,"board":"breakfast","other":["a \"view\" & <no> stairs","ü"]}`, []string{`a "view" & <no> stairs`, "ü"}},
 		"other is empty":      {f, `{"city":"Porto","nights":2,"other":["", " \n"]}`, `{"city":"Porto","nights":2,"board":"breakfast"}`, nil},
 		"other is cleaned":    {f, `{"city":"Porto","nights":2,"other":"a\u001b[2J \u202eview\u0000"}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"a [2J  view"}`, []string{"a [2J  view"}},
 		"unknown keys":        {f, `{"city":"Porto","nights":2,"pets":"one dog","floor":3,"x":{"a": [1]}}`, `{"city":"Porto","nights":2,"board":"breakfast","other":"pets: one dog; floor: 3; x: {\"a\":[1]}"}`, []string{"pets: one dog", "floor: 3", `x: {"a":[1]}`}},

@@ -98,6 +98,7 @@ func compareKeys(old, now *Template) []Change {
 	return out
 }
 
+// needed is the word for whether payloads must have the key.
 func needed(k *Key) string {
 	if k.Required {
 		return "required"

@@ -280,7 +280,7 @@ func (f *filling) take(raw json.RawMessage) (m *Mapping, why string) {
 		}
 	}
 	m.Other = c.other(m.Keys)
-	m.Missing = f.missing(m.Keys)
+	m.Missing = f.missing(m)
 	m.write(f.form.template.Key(Other).Type)
 	return m, why
 }
@@ -332,13 +332,9 @@ func (m *Mapping) write(other Type) {
 }
 
 // missing returns the required keys that have no value.
-func (f *filling) missing(have []Mapped) (out []Key) {
+func (f *filling) missing(m *Mapping) (out []Key) {
 	for _, k := range f.form.template.Keys {
-		found := false
-		for _, m := range have {
-			found = found || m.Key == k.Name
-		}
-		if k.Required && !found {
+		if k.Required && !m.has(k.Name) {
 			out = append(out, k)
 		}
 	}

@@ -96,10 +96,6 @@ func NewForm(t *Template, o FormOptions) (*Form, error) {
 
 // wants describes in a few words what the key's value must be.
 func (k *Key) wants() string {
-	need := "optional"
-	if k.Required {
-		need = "required"
-	}
 	text := "a " + string(k.Type)
 	switch k.Type {
 	case Integer, Object, Array:
@@ -111,9 +107,9 @@ func (k *Key) wants() string {
 		text = "a string or an array of strings"
 	}
 	if len(k.Value) > 0 {
-		return fmt.Sprintf("%s that fits %s (%s)", text, clip.Text(string(compact(k.Value)), 300), need)
+		return fmt.Sprintf("%s that fits %s (%s)", text, clip.Text(string(compact(k.Value)), 300), needed(k))
 	}
-	return fmt.Sprintf("%s (%s)", text, need)
+	return fmt.Sprintf("%s (%s)", text, needed(k))
 }
 
 // Template returns the template of the form.

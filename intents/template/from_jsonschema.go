@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -198,24 +199,14 @@ func (c *conversion) other(k *Key, p string, members []member, x keyExtension) {
 
 // typeOf returns the only type of a property; null beside it means optional, and is ignored.
 func typeOf(raw []byte) Type {
-	if one := textOf(raw); one != "" {
-		return Type(one)
-	}
-	var types []Type
-	null := false
-	for _, item := range itemsOf(raw) {
-		if t := Type(textOf(item)); t == Null {
-			null = true
-		} else {
-			types = append(types, t)
-		}
-	}
+	all := typesOf(raw)
+	types := slices.DeleteFunc(slices.Clone(all), func(t Type) bool { return t == Null })
 	switch {
 	case len(types) == 1:
 		return types[0]
 	case len(types) == 2 && types[0].takes(types[1]): // integer and number
 		return Number
-	case len(types) == 0 && null:
+	case len(types) == 0 && len(all) > 0:
 		return Null
 	}
 	return ""

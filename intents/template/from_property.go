@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -34,21 +35,11 @@ func unwrapped(members []member) []member {
 			if o.name != "description" && o.name != "title" && o.name != "default" && o.name != "deprecated" && o.name != extension {
 				return members
 			}
-			inner = without(inner, o.name)
+			inner = slices.DeleteFunc(inner, func(m member) bool { return m.name == o.name })
 		}
 		return append(out, inner...)
 	}
 	return members
-}
-
-func without(members []member, name string) []member {
-	var out []member
-	for _, m := range members {
-		if m.name != name {
-			out = append(out, m)
-		}
-	}
-	return out
 }
 
 // inferred returns the type that the other keywords of a schema imply, "" if they imply
@@ -161,12 +152,7 @@ func objectOf(members []member) []byte {
 	if len(members) == 0 {
 		return nil
 	}
-	b := []byte{'{'}
-	for i, m := range members {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, quoteJSON(m.name)...), ':'), m.value...)
-	}
+	b := appendMembers(nil, members)
+	b[0] = '{' // instead of the first comma
 	return append(b, '}')
 }

@@ -120,10 +120,8 @@ var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
 // child returns a member or an item of a value; nil if there is none.
 func child(raw []byte, token string) []byte {
-	for _, m := range membersOf(raw) {
-		if m.name == token {
-			return m.value
-		}
+	if value := memberOf(membersOf(raw), token); value != nil {
+		return value
 	}
 	items := itemsOf(raw)
 	if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(items) {

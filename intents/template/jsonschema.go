@@ -2,6 +2,7 @@ package template
 
 import (
 	"encoding/json"
+	"slices"
 )
 
 // extension is the member of a JSON Schema for properties of a template that JSON Schema cannot
@@ -92,12 +93,7 @@ var ownMembers = map[string]bool{"type": true, "description": true, "default": t
 
 // beside reports whether a value_schema's members and the key's own fit into one object.
 func beside(members []member) bool {
-	for _, m := range members {
-		if ownMembers[m.name] {
-			return false
-		}
-	}
-	return len(members) > 0
+	return len(members) > 0 && !slices.ContainsFunc(members, func(m member) bool { return ownMembers[m.name] })
 }
 
 // written returns v as JSON. Its parts have been validated.

@@ -38,14 +38,7 @@ func (t *Template) match(preferred string) string {
 	if err != nil || len(wanted) == 0 {
 		return t.Language
 	}
-	all := map[string]bool{}
-	for _, k := range t.Keys {
-		for tag := range k.Descriptions {
-			all[tag] = true
-		}
-	}
-	delete(all, t.Language)
-	tags := slices.Sorted(maps.Keys(all))
+	tags := slices.DeleteFunc(t.Languages(), func(tag string) bool { return tag == t.Language })
 	if t.Language != "" {
 		tags = slices.Insert(tags, 0, t.Language)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	experiment "github.com/go-json-experiment/json"
+
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
@@ -42,14 +44,8 @@ func (c *checking) other(raw []byte) (fragments []string, value []byte, cut bool
 	if !c.form.otherList {
 		return f.texts, quoteJSON(strings.Join(f.texts, "; ")), cut
 	}
-	value = []byte{'['}
-	for i, s := range f.texts {
-		if i > 0 {
-			value = append(value, ',')
-		}
-		value = append(value, quoteJSON(s)...)
-	}
-	return f.texts, append(value, ']'), cut
+	value, _ = experiment.Marshal(f.texts) // valid UTF-8 always
+	return f.texts, value, cut
 }
 
 // WithoutTruth returns a fragment of an unknown key without its value, if that is true or

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,12 +84,10 @@ func (r *report) err(subject string) error {
 
 // within reports whether there is a problem at pointer or below it.
 func (r *report) within(pointer string) bool {
-	for _, p := range r.problems {
-		if rest, ok := strings.CutPrefix(p.Pointer, pointer); ok && (rest == "" || rest[0] == '/') {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.problems, func(p Problem) bool {
+		rest, ok := strings.CutPrefix(p.Pointer, pointer)
+		return ok && (rest == "" || rest[0] == '/')
+	})
 }
 
 // structure adds the problems that a JSON Schema of this package finds in raw. It reports whether

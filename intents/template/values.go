@@ -50,14 +50,7 @@ func (r *report) valueSchema(k *Key, p string) {
 	for _, m := range membersOf(k.Value) {
 		switch m.name {
 		case "type":
-			types := []string{textOf(m.value)}
-			if types[0] == "" {
-				types = types[:0]
-				for _, item := range itemsOf(m.value) {
-					types = append(types, textOf(item))
-				}
-			}
-			if !slices.ContainsFunc(types, func(s string) bool { return k.Type.takes(Type(s)) }) {
+			if !slices.ContainsFunc(typesOf(m.value), k.Type.takes) {
 				r.add(p+"/type", "type", "leave type out: key_type has it", "contradicts the key_type %s", quoted(string(k.Type)))
 			}
 		case "enum", "const":
@@ -179,7 +172,7 @@ func valuesSchema(keys []Key, sound []bool) []byte {
 		b = append(append(b, `:{"type":`...), quoteJSON(string(k.Type))...)
 		switch members := membersOf(k.Value); {
 		case len(members) == 0:
-		case hasMember(k.Value, "type"):
+		case memberOf(members, "type") != nil:
 			b = append(append(append(b, `,"allOf":[`...), k.Value...), ']')
 		default:
 			b = appendMembers(b, members)
@@ -206,16 +199,12 @@ func (r *report) refusedValue(k *Key, p string, err error) {
 	}
 	for _, q := range refused.Problems {
 		rest := strings.TrimPrefix(q.Pointer, "/properties/"+k.Name)
-		if hasMember(k.Value, "type") {
+		if memberOf(membersOf(k.Value), "type") != nil {
 			rest = strings.TrimPrefix(rest, "/allOf/0")
 		}
 		r.add(p+"/value_schema"+rest, q.Keyword, "write a JSON Schema that compiles", "%s", q.Message)
 	}
 	r.truncated = r.truncated || refused.Truncated
-}
-
-func hasMember(raw []byte, name string) bool {
-	return slices.ContainsFunc(membersOf(raw), func(m member) bool { return m.name == name })
 }
 
 // one returns an object of one member.

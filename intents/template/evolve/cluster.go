@@ -1,6 +1,7 @@
 package evolve
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -306,15 +307,7 @@ func (p *Pool) Clusters(now time.Time) []Cluster {
 	for _, c := range p.doc.Clusters {
 		out = append(out, p.describe(c, now))
 	}
-	sorted.By(out, func(a, b Cluster) int {
-		switch {
-		case a.Heat > b.Heat:
-			return -1
-		case a.Heat < b.Heat:
-			return 1
-		}
-		return 0
-	})
+	sorted.By(out, func(a, b Cluster) int { return cmp.Compare(b.Heat, a.Heat) })
 	return out
 }
 

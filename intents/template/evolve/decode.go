@@ -89,20 +89,24 @@ func (d *document) check() error {
 		default:
 			return fmt.Errorf("key %s: state %q is not known", l.Key.Name, l.State)
 		}
-		probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0)}
-		if l.Refines {
-			probe.ModifiedKeys = []template.Refinement{{Name: l.Key.Name, Description: l.Key.Description}}
-		} else {
-			probe.NewKeys = []template.Key{l.Key}
-		}
-		if err := probe.Validate(); err != nil {
+		if err := l.check(); err != nil {
 			return fmt.Errorf("key %s: %w", l.Key.Name, err)
 		}
 	}
 	return nil
 }
 
-var epoch = time.Unix(0, 0).UTC()
+// check validates the key by the rules for keys of patches.
+func (l *life) check() error {
+	epoch := time.Unix(0, 0).UTC()
+	probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0)}
+	if l.Refines {
+		probe.ModifiedKeys = []template.Refinement{{Name: l.Key.Name, Description: l.Key.Description}}
+	} else {
+		probe.NewKeys = []template.Key{l.Key}
+	}
+	return probe.Validate()
+}
 
 // Encode returns the stored form of the pool, at most [Config.MaxBytes] long. If the pool is too
 // large, Encode removes, in this order: the counts of keys that are not advertised, clusters, and,

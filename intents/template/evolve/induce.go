@@ -240,8 +240,7 @@ func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
 	if !slices.ContainsFunc(c.Examples, func(text string) bool { return quotes(k.Description, text) }) {
 		k.Description += mappingsFor(k, c)
 	}
-	probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0), NewKeys: []template.Key{k}}
-	if err := probe.Validate(); err != nil {
+	if err := (&life{Key: k}).check(); err != nil {
 		return k, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	return k, nil

@@ -61,8 +61,7 @@ func Client(entity string) string {
 	if entity == "" {
 		return "?"
 	}
-	sum := sha256.Sum256([]byte("aeemesh sdsi client\n" + entity))
-	return base64.RawURLEncoding.EncodeToString(sum[:9])
+	return short("aeemesh sdsi client\n" + entity)
 }
 
 // An Observation is the part of one payload that a pool counts.
@@ -118,8 +117,9 @@ func (p *Pool) Observe(o Observation, now time.Time) bool {
 	return true
 }
 
-func short(id string) string {
-	sum := sha256.Sum256([]byte(id))
+// short returns 12 characters that stand for a text: a part of its hash.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 

@@ -1119,6 +1119,44 @@ func TestAPoolIsStored(t *testing.T) {
 	}
 }
 
+// Pools of earlier releases have these names of clients.
+func TestNamesOfClientsAreStable(t *testing.T) {
+	t.Parallel()
+	if got := Client("agent.one") + " " + Client(""); got != "8d7-6u9GnDpD ?" {
+		t.Error(got)
+	}
+}
+
+func TestTheHottestClusterIsFirst(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{})
+	for i, n := range []int{1, 3, 2} {
+		many(p, n, wish(i, "a wish"), start)
+	}
+	if c := p.Clusters(start); len(c) != 3 || c[0].Votes != 3 || c[1].Votes != 2 || c[2].Votes != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A patch cannot add a required key, but it can describe one better.
+func TestARefinementOfARequiredKeyIsStored(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{})
+	many(p, 6, wish(1, "the harbour from"), start)
+	for _, c := range p.Ripe(start.Add(6 * time.Minute)) {
+		if err := p.Propose(c, template.Key{Name: "harbour_from", Type: template.String, Description: "Where?"}, base(t), "", start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := p.Encode(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Decode(raw, Config{}); err != nil || len(again.Keys(start)) != 1 || !again.Keys(start)[0].Required {
+		t.Errorf("%v\n%s", err, raw)
+	}
+}
+
 // Vectors of another embedder are not compared.
 func TestAnotherEmbedderBeginsAnew(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func (s Sensitive) Why(k template.Key, c Cluster) string {
 	words := template.Words(text)
 	for _, list := range [][]string{sensitiveWords, s.Words} {
 		for _, w := range words {
-			if hit := matches(list, w.Text); hit != "" {
+			if matches(list, w.Text) {
 				return fmt.Sprintf("it may be about payment, identity or access, or an order (%q)", w.Text)
 			}
 		}
@@ -111,14 +111,12 @@ func (s Sensitive) Why(k template.Key, c Cluster) string {
 	return ""
 }
 
-func matches(list []string, word string) string {
-	for _, w := range list {
+func matches(list []string, word string) bool {
+	return slices.ContainsFunc(list, func(w string) bool {
 		w = strings.ToLower(w)
-		if begin, open := strings.CutSuffix(w, "*"); word == w || open && begin != "" && strings.HasPrefix(word, begin) {
-			return w
-		}
-	}
-	return ""
+		begin, open := strings.CutSuffix(w, "*")
+		return word == w || open && begin != "" && strings.HasPrefix(word, begin)
+	})
 }
 
 // exposes reports whether one name contains all words of the other.
