@@ -210,15 +210,7 @@ func (e *eval) checkString(r *rule, at int32) bool {
 	ok, text := true, e.text(&e.values[at])
 	if r.minLen >= 0 || r.maxLen >= 0 {
 		e.spend(len(text) / 8)
-		n := utf8.RuneCount(text)
-		if n < r.minLen {
-			ok = false
-			e.fail(at, "minLength", "has %d characters, at least %d are required", n, r.minLen)
-		}
-		if r.maxLen >= 0 && n > r.maxLen {
-			ok = false
-			e.fail(at, "maxLength", "has %d characters, at most %d are allowed", n, r.maxLen)
-		}
+		ok = e.between(at, utf8.RuneCount(text), r.minLen, r.maxLen, "minLength", "maxLength", "characters")
 	}
 	if r.pattern != nil {
 		if !e.spend(len(text) * r.patternSize / 4) {
@@ -286,10 +278,8 @@ func (e *eval) checkUnevaluated(r *rule, at int32, marks seen) bool {
 			if ok = false; !e.fail(c, keyword, "is not allowed here") {
 				return false
 			}
-		} else if !e.check(sub, c, nil) {
-			if ok = false; !e.collect {
-				return false
-			}
+		} else if ok = e.check(sub, c, nil) && ok; !ok && !e.collect {
+			return false
 		}
 		marks.mark(e.values[c].index)
 	}

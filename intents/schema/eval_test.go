@@ -181,19 +181,39 @@ func TestUnevaluatedSeesAcceptingSubschemas(t *testing.T) {
 		draft2019 + `"contains":{"type":"integer"},"unevaluatedItems":false`:                                                                                                arrays,
 		draft2019 + `"allOf":[{"items":[{}],"additionalItems":{"type":"integer"}}],"unevaluatedItems":false`:                                                                arrays,
 	} {
-		schema = "{" + schema + "}"
-		ours, theirs := compiled(t, schema), func() *jsonschema.Schema {
-			s, err := compile([]byte(schema))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}()
-		for _, doc := range docs {
-			want := oracle(t, theirs, doc)
-			if err := ours.Validate([]byte(doc)); (err == nil) != want {
-				t.Errorf("schema %s document %s: %v, the library says valid: %v", schema, doc, err, want)
-			}
+		agrees(t, "{"+schema+"}", docs)
+	}
+}
+
+// A part that fits does not make up for an earlier one that does not, inside an alternative.
+func TestALaterPartThatFitsHidesNoProblem(t *testing.T) {
+	t.Parallel()
+	for schema, doc := range map[string]string{
+		`"items":{"type":"integer"}`:                             `["x",1]`,
+		`"unevaluatedItems":{"type":"integer"}`:                  `["x",1]`,
+		`"allOf":[{"maxItems":1},{}]`:                            `[1,1]`,
+		`"maxItems":1,"if":true,"then":{}`:                       `[1,1]`,
+		`"allOf":[{"maxItems":1}],"if":true,"then":{}`:           `[1,1]`,
+		`"dependentSchemas":{"a":{"maxProperties":1},"b":{}}`:    `{"a":1,"b":1}`,
+		`"properties":{"a":{"type":"integer"}}`:                  `{"a":"x","b":1}`,
+		`"propertyNames":{"maxLength":1},"properties":{"bb":{}}`: `{"bb":1,"a":1}`,
+	} {
+		agrees(t, `{"anyOf":[{`+schema+`},{"type":"string"}]}`, []string{doc})
+	}
+}
+
+// agrees compares the verdicts about documents with the library's.
+func agrees(t *testing.T, schema string, docs []string) {
+	t.Helper()
+	ours := compiled(t, schema)
+	theirs, err := compile([]byte(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range docs {
+		want := oracle(t, theirs, doc)
+		if err := ours.Validate([]byte(doc)); (err == nil) != want {
+			t.Errorf("schema %s document %s: %v, the library says valid: %v", schema, doc, err, want)
 		}
 	}
 }

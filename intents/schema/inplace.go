@@ -35,10 +35,8 @@ func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 		return false
 	}
 	for _, sub := range r.allOf {
-		if !e.inPlace(sub, at, marks) {
-			if ok = false; !e.collect {
-				return false
-			}
+		if ok = e.inPlace(sub, at, marks) && ok; !ok && !e.collect {
+			return false
 		}
 	}
 	if r.not != nil && e.silently(func() bool { return e.inPlace(r.not, at, marks) }) {
@@ -61,10 +59,8 @@ func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 		if e.silently(func() bool { return e.inPlace(r.when, at, marks) }) {
 			branch = r.then
 		}
-		if branch != nil && !e.inPlace(branch, at, marks) {
-			if ok = false; !e.collect {
-				return false
-			}
+		if ok = (branch == nil || e.inPlace(branch, at, marks)) && ok; !ok && !e.collect {
+			return false
 		}
 	}
 	for _, d := range r.dependent {
@@ -75,10 +71,8 @@ func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 		if !e.spend(int(v.count)) {
 			return false
 		}
-		if e.member(v, d.name) != none && !e.inPlace(d.rule, at, marks) {
-			if ok = false; !e.collect {
-				return false
-			}
+		if ok = (e.member(v, d.name) == none || e.inPlace(d.rule, at, marks)) && ok; !ok && !e.collect {
+			return false
 		}
 	}
 	return ok

@@ -16,10 +16,8 @@ func (e *eval) checkObject(r *rule, at int32, marks seen) bool {
 		if !e.spend(2) {
 			return false
 		}
-		if !e.checkMember(r, c, marks) {
-			if ok = false; !e.collect {
-				return false
-			}
+		if ok = e.checkMember(r, c, marks) && ok; !ok && !e.collect {
+			return false
 		}
 	}
 	return ok
@@ -28,15 +26,7 @@ func (e *eval) checkObject(r *rule, at int32, marks seen) bool {
 // checkNames checks the keywords that depend only on the names in an object.
 func (e *eval) checkNames(r *rule, at int32) bool {
 	v := &e.values[at]
-	ok := true
-	if int(v.count) < r.minProps {
-		ok = false
-		e.fail(at, "minProperties", "has %d properties, at least %d are required", v.count, r.minProps)
-	}
-	if r.maxProps >= 0 && int(v.count) > r.maxProps {
-		ok = false
-		e.fail(at, "maxProperties", "has %d properties, at most %d are allowed", v.count, r.maxProps)
-	}
+	ok := e.between(at, int(v.count), r.minProps, r.maxProps, "minProperties", "maxProperties", "properties")
 	for _, name := range r.required {
 		if !e.spend(int(v.count)) {
 			return false
@@ -68,14 +58,24 @@ func (e *eval) checkNames(r *rule, at int32) bool {
 	return ok
 }
 
+// between checks a count against the limits of two keywords.
+func (e *eval) between(at int32, n, least, most int, minimum, maximum, things string) bool {
+	under, over := n < least, most >= 0 && n > most
+	if under && e.collect { // fail would allocate
+		e.fail(at, minimum, "has %d %s, at least %d are required", n, things, least)
+	}
+	if over && e.collect {
+		e.fail(at, maximum, "has %d %s, at most %d are allowed", n, things, most)
+	}
+	return !under && !over
+}
+
 // checkMember checks one member against all subschemas that apply to its name.
 func (e *eval) checkMember(r *rule, c int32, marks seen) bool {
 	v := &e.values[c]
 	ok, covered := true, false
-	if r.names != nil && !e.checkName(r.names, c) {
-		if ok = false; !e.collect {
-			return false
-		}
+	if ok = r.names == nil || e.checkName(r.names, c); !ok && !e.collect {
+		return false
 	}
 	if sub := r.props[string(v.name)]; sub != nil {
 		covered = true
@@ -123,15 +123,7 @@ func (e *eval) checkName(r *rule, c int32) bool {
 // checkArray checks all keywords about arrays, except unevaluatedItems.
 func (e *eval) checkArray(r *rule, at int32, marks seen) bool {
 	v := &e.values[at]
-	ok := true
-	if int(v.count) < r.minItems {
-		ok = false
-		e.fail(at, "minItems", "has %d items, at least %d are required", v.count, r.minItems)
-	}
-	if r.maxItems >= 0 && int(v.count) > r.maxItems {
-		ok = false
-		e.fail(at, "maxItems", "has %d items, at most %d are allowed", v.count, r.maxItems)
-	}
+	ok := e.between(at, int(v.count), r.minItems, r.maxItems, "minItems", "maxItems", "items")
 	if r.unique && v.count > 1 && !e.distinct(at) {
 		ok = false
 		e.fail(at, "uniqueItems", "has the same item twice")
@@ -149,10 +141,8 @@ func (e *eval) checkArray(r *rule, at int32, marks seen) bool {
 			break
 		}
 		marks.mark(i)
-		if !e.check(sub, c, nil) {
-			if ok = false; !e.collect {
-				return false
-			}
+		if ok = e.check(sub, c, nil) && ok; !ok && !e.collect {
+			return false
 		}
 		if e.work < 0 {
 			return false
