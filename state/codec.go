@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state/internal/rawdoc"
@@ -123,7 +125,7 @@ func (k Codec) EncodeDigest(buf []byte, c *Checkpoint) (data []byte, digest stri
 	memories, memoryAt := c.Doc.MemorySnapshot, c.memoryAt
 	t := now()
 	c.Doc.MemorySnapshot, c.memoryAt = c.memoriesLeft(t)
-	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = newStateID(), Time(t), c.trail()
+	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = uuid.NewString(), Time(t), c.trail()
 	data, digest, err = k.marshalIn(buf, c)
 	if err != nil {
 		c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = id, at, trail
