@@ -1,10 +1,7 @@
 package state
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -67,82 +64,52 @@ func readHeader(data []byte) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	var (
-		h         Header
-		claimed   string
-		iteration aaif.Number
-		at        string
-		mesh      struct {
-			Format int     `json:"format"`
-			Entity string  `json:"entity"`
-			TaskID string  `json:"task_id"`
-			Epoch  uint64  `json:"epoch"`
-			Owner  string  `json:"owner"`
-			Work   uint64  `json:"work"`
-			Waits  []Wait  `json:"waits"`
-			Sealed *sealed `json:"sealed"`
-			Object *Object `json:"object"`
-			Step   struct {
-				Kind StepKind `json:"kind"`
-			} `json:"step"`
-		}
-		ours bool
-	)
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
-	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
-		return h, fmt.Errorf("%w: %w", ErrInvalid, cmp.Or(err, errNotObject))
+	var doc struct {
+		StateID   string         `json:"state_id"`
+		Agent     string         `json:"agent_id"`
+		Run       string         `json:"run_id"`
+		Status    aaif.RunStatus `json:"status"`
+		Iteration aaif.Number    `json:"iteration"`
+		At        string         `json:"checkpoint_at"`
+		Standard  string         `json:"sc_standard"`
+		Mesh      jsontext.Value `json:"x-aeemesh"`
 	}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return h, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-		var to any
-		switch name.String() {
-		case "state_id":
-			to = &h.StateID
-		case "agent_id":
-			to = &h.Agent
-		case "run_id":
-			to = &h.Run
-		case "status":
-			to = &h.Status
-		case "iteration":
-			to = &iteration
-		case "checkpoint_at":
-			to = &at
-		case "sc_standard":
-			to = &claimed
-		case Extension:
-			to, ours = &mesh, true
-		}
-		if to == nil {
-			err = dec.SkipValue()
-		} else {
-			err = json.UnmarshalDecode(dec, to)
-		}
-		if err != nil {
-			return h, fmt.Errorf("%w: %w", ErrInvalid, err)
+	var mesh struct {
+		Format int     `json:"format"`
+		Entity string  `json:"entity"`
+		TaskID string  `json:"task_id"`
+		Epoch  uint64  `json:"epoch"`
+		Owner  string  `json:"owner"`
+		Work   uint64  `json:"work"`
+		Waits  []Wait  `json:"waits"`
+		Sealed *sealed `json:"sealed"`
+		Object *Object `json:"object"`
+		Step   struct {
+			Kind StepKind `json:"kind"`
+		} `json:"step"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if doc.Mesh != nil {
+		if err := json.Unmarshal(doc.Mesh, &mesh); err != nil {
+			return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return h, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if _, err := dec.ReadToken(); err != io.EOF {
-		return h, invalid("there is more text after the document")
-	}
-	if claimed != standard {
-		return h, invalid("sc_standard must be %s", standard)
+	if doc.Standard != standard {
+		return Header{}, invalid("sc_standard must be %s", standard)
 	}
 	if mesh.Format > Format {
-		return h, fmt.Errorf("%w: format %d of %s, this release reads up to %d", ErrNewer, mesh.Format, Extension, Format)
+		return Header{}, fmt.Errorf("%w: format %d of %s, this release reads up to %d", ErrNewer, mesh.Format, Extension, Format)
 	}
-	if ours && (mesh.Format < 1 || mesh.Entity == "") {
-		return h, invalid("%s has no format or no entity", Extension)
+	if doc.Mesh != nil && (mesh.Format < 1 || mesh.Entity == "") {
+		return Header{}, invalid("%s has no format or no entity", Extension)
 	}
-	h.Iteration, h.At = iteration.Int64(), readTime(at)
-	h.Format, h.Entity, h.TaskID, h.Epoch, h.Owner = mesh.Format, mesh.Entity, mesh.TaskID, mesh.Epoch, mesh.Owner
-	h.Step, h.Work, h.Object, h.Waits = mesh.Step.Kind, mesh.Work, mesh.Object, short(mesh.Waits)
+	h := Header{
+		StateID: doc.StateID, Agent: doc.Agent, Run: doc.Run, Status: doc.Status, Iteration: doc.Iteration.Int64(), At: readTime(doc.At),
+		Format: mesh.Format, Entity: mesh.Entity, TaskID: mesh.TaskID, Epoch: mesh.Epoch, Owner: mesh.Owner,
+		Step: mesh.Step.Kind, Work: mesh.Work, Waits: short(mesh.Waits), Object: mesh.Object,
+	}
 	if mesh.Sealed != nil {
 		h.Sealed = mesh.Sealed.Key
 	}
