@@ -203,8 +203,8 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		c.differ("filter_subject", have.FilterSubject, want.FilterSubject, "")
 		next.FilterSubject, next.FilterSubjects = want.FilterSubject, nil
 	}
-	c.number("max_deliver", &next.MaxDeliver, want.MaxDeliver)
-	c.number("max_ack_pending", &next.MaxAckPending, want.MaxAckPending)
+	set(c, "max_deliver", &next.MaxDeliver, want.MaxDeliver)
+	set(c, "max_ack_pending", &next.MaxAckPending, want.MaxAckPending)
 	if have.PriorityPolicy != want.PriorityPolicy || !slices.Equal(have.PriorityGroups, want.PriorityGroups) {
 		c.differ("priority_groups", cmp.Or(strings.Join(have.PriorityGroups, " "), "none"), strings.Join(want.PriorityGroups, " "), "")
 		next.PriorityPolicy, next.PriorityGroups = want.PriorityPolicy, want.PriorityGroups
@@ -225,7 +225,7 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		c.differ("max_request_expires", have.MaxRequestExpires.String(), "none", "")
 		next.MaxRequestExpires = 0
 	}
-	c.number("max_request_max_bytes", &next.MaxRequestMaxBytes, 0)
+	set(c, "max_request_max_bytes", &next.MaxRequestMaxBytes, 0)
 	if opts.Lease > 0 && c.ofWorker.Stream == StreamWork && want.AckWait != have.AckWait {
 		c.differ("ack_wait", have.AckWait.String(), want.AckWait.String(), "")
 		next.AckWait = want.AckWait
@@ -235,13 +235,6 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 	}
 	c.consumer = next
 	c.setAction()
-}
-
-func (c *Change) number(field string, have *int, want int) {
-	if *have != want {
-		c.differ(field, strconv.Itoa(*have), strconv.Itoa(want), "")
-		*have = want
-	}
 }
 
 func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Change) (Change, error) {

@@ -147,11 +147,7 @@ func (d *Dead) message(subj string, letter DeadLetter, last uint64, before []ear
 // last returns the sequence of the last message on a letter's subject, 0 if there is none, and
 // the letters there that are known from it.
 func (d *Dead) last(ctx context.Context, subj string) (uint64, []earlierLetter, error) {
-	msg, err := api.Newest(ctx, d.js, d.name(), subj)
-	last := msg.Seq
-	if err == nil && !msg.Genuine() {
-		msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
-	}
+	last, msg, err := api.LastAndPublished(ctx, d.js, d.name(), subj)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return last, nil, nil
 	}

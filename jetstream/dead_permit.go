@@ -102,15 +102,11 @@ func (d *Dead) permitted(ctx context.Context, entity string, seq uint64, data []
 		return false, 0, err
 	}
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
-		newest, err := api.Newest(ctx, d.js, d.name(), subj)
-		msg := newest
-		if err == nil && !newest.Genuine() {
-			msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
-		}
+		newest, msg, err := api.LastAndPublished(ctx, d.js, d.name(), subj)
 		if err == nil || errors.Is(err, natsjs.ErrMsgNotFound) {
 			last, err = api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
-			if errors.Is(err, ErrDenied) || err == nil && last <= newest.Seq {
-				return permits(msg, seq, data), newest.Seq, nil
+			if errors.Is(err, ErrDenied) || err == nil && last <= newest {
+				return permits(msg, seq, data), newest, nil
 			}
 		}
 		if err == nil && (wait > time.Second || !pause.For(ctx, wait)) {

@@ -279,37 +279,22 @@ func (n *Notifier) look(ctx context.Context, stream int) poll {
 
 // count adds the sources that a filter finds messages of, and returns the server's time.
 func (n *Notifier) count(ctx context.Context, stream, filter string, held map[heldKey]bool) (at time.Time, err error) {
-	for offset := 0; ; {
-		var page struct {
-			Total int       `json:"total"`
-			TS    time.Time `json:"ts"`
-			State struct {
-				Subjects map[string]int `json:"subjects"`
-			} `json:"state"`
-		}
-		ctx, cancel := context.WithTimeout(ctx, watchPatience)
-		err := api.Request(ctx, n.q.js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page)
-		cancel()
-		if err != nil {
-			return at, api.Explain(n.q.js.Conn(), err, "ask which subjects of %s hold tasks", stream)
-		}
-		for s := range page.State.Subjects {
-			switch a, err := n.q.m.Parse(s); {
-			case err != nil:
-			case a.Kind == subject.Work:
-				held[heldKey{a.Entity, a.Priority}] = true
-			case a.Kind == subject.Due:
-				held[heldKey{a.Entity, ""}] = true
-			}
-		}
-		if at.IsZero() {
-			at = page.TS
-		}
-		offset += len(page.State.Subjects)
-		if len(page.State.Subjects) == 0 || offset >= page.Total {
-			return at, nil
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	defer cancel()
+	subjects, at, err := api.SubjectsAt(ctx, n.q.js, stream, filter)
+	if err != nil {
+		return at, api.Explain(n.q.js.Conn(), err, "ask which subjects of %s hold tasks", stream)
+	}
+	for s := range subjects {
+		switch a, err := n.q.m.Parse(s); {
+		case err != nil:
+		case a.Kind == subject.Work:
+			held[heldKey{a.Entity, a.Priority}] = true
+		case a.Kind == subject.Due:
+			held[heldKey{a.Entity, ""}] = true
 		}
 	}
+	return at, nil
 }
 
 // learn records what is known of a stream, and wakes the sources that have messages.

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -15,23 +14,7 @@ import (
 // next place before it leaves the one before. Any replica may answer, as for [Queue.Peek]. Due
 // needs permission for $JS.API.DIRECT.GET.<stream>.
 func (q *Queue) Due(ctx context.Context, entity string) ([]Scheduled, error) {
-	filter := q.m.AllDue()
-	if entity != "" {
-		var err error
-		if filter, err = q.m.DueOf(entity); err != nil {
-			return nil, fmt.Errorf("list what is due: %w", err)
-		}
-	}
-	var all []Scheduled
-	for msg, err := range api.Scan(ctx, q.js, q.waiting(), filter, 1) {
-		if err != nil {
-			return nil, err
-		}
-		if s, err := q.readDue(msg); err == nil {
-			all = append(all, s)
-		}
-	}
-	return all, nil
+	return q.delayed(ctx, entity, q.m.AllDue(), q.m.DueOf, "due", q.readDue)
 }
 
 func (q *Queue) readDue(msg Message) (Scheduled, error) {

@@ -178,24 +178,31 @@ func (q *Queue) MayUnschedule(ctx context.Context, entity string) error {
 // Scheduled lists the delayed tasks of one entity or, with "", of all, that are not due yet, the
 // soonest first. [Queue.Due] lists the others.
 func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, error) {
-	filter := q.m.AllSchedule()
+	all, err := q.delayed(ctx, entity, q.m.AllSchedule(), q.m.ScheduleOf, "scheduled", q.readScheduled)
+	sorted.By(all, func(a, b Scheduled) int { return a.Due.Compare(b.Due) })
+	return all, err
+}
+
+// delayed lists delayed tasks of one entity, or with "" those on all the subjects. It skips messages
+// that read refuses, because the mesh did not write them.
+func (q *Queue) delayed(ctx context.Context, entity, all string, of func(entity string) (string, error), what string, read func(Message) (Scheduled, error)) ([]Scheduled, error) {
+	filter := all
 	if entity != "" {
 		var err error
-		if filter, err = q.m.ScheduleOf(entity); err != nil {
-			return nil, fmt.Errorf("list what is scheduled: %w", err)
+		if filter, err = of(entity); err != nil {
+			return nil, fmt.Errorf("list what is %s: %w", what, err)
 		}
 	}
-	var all []Scheduled
+	var found []Scheduled
 	for msg, err := range api.Scan(ctx, q.js, q.waiting(), filter, 1) {
 		if err != nil {
 			return nil, err
 		}
-		if s, err := q.readScheduled(msg); err == nil { // skip what the mesh did not write
-			all = append(all, s)
+		if s, err := read(msg); err == nil {
+			found = append(found, s)
 		}
 	}
-	sorted.By(all, func(a, b Scheduled) int { return a.Due.Compare(b.Due) })
-	return all, nil
+	return found, nil
 }
 
 // FindScheduled returns a delayed task of an entity by its ID, or fails with

@@ -94,16 +94,12 @@ const replied = ^uint64(0)
 // lastUnless returns the sequence of the last message on a subject, 0 if there is none, or replied
 // if answered returns true for the last one that a user published.
 func (r *Replies) lastUnless(ctx context.Context, subj string, answered func(Message) bool) (uint64, error) {
-	last, err := api.Newest(ctx, r.js, r.name(), subj)
-	reply := last
-	if err == nil && !last.Genuine() {
-		reply, err = api.NewestPublished(ctx, r.js, r.name(), subj)
-	}
+	last, reply, err := api.LastAndPublished(ctx, r.js, r.name(), subj)
 	switch {
 	case err == nil && answered(reply):
 		return replied, nil
 	case err != nil && !errors.Is(err, natsjs.ErrMsgNotFound):
 		return 0, api.Explain(r.js.Conn(), err, "find a reply on %s", subj)
 	}
-	return last.Seq, nil
+	return last, nil
 }

@@ -124,6 +124,29 @@ func TestOneMessageIsReadInEachWay(t *testing.T) {
 	}
 }
 
+func TestStraysAreSkippedAndCounted(t *testing.T) {
+	t.Parallel()
+	js := stream(t, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.*"}, AllowDirect: true})
+	stray := []byte(`{"stream":"OTHER","seq":1}`) // an acknowledgement
+	for _, m := range []*nats.Msg{
+		{Subject: "s.a", Data: []byte("text")}, {Subject: "s.a", Data: stray}, {Subject: "s.b", Data: stray}, {Subject: "s.c", Data: []byte("text")},
+	} {
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subj, want := range map[string]string{"s.a": "2 1 <nil>", "s.b": "3 0 " + natsjs.ErrMsgNotFound.Error(), "s.c": "4 4 <nil>", "s.d": "0 0 " + natsjs.ErrMsgNotFound.Error()} {
+		last, m, err := LastAndPublished(t.Context(), js, "S", subj)
+		if got := fmt.Sprint(last, m.Seq, err); got != want {
+			t.Errorf("%s: %s, want %s", subj, got, want)
+		}
+	}
+	subjects, at, err := SubjectsAt(t.Context(), js, "S", "s.*")
+	if err != nil || len(subjects) != 3 || subjects["s.a"] != 2 || time.Since(at).Abs() > time.Minute {
+		t.Errorf("%v at %v, %v", subjects, at, err)
+	}
+}
+
 // A stream without direct gets is said to be one.
 func TestAStreamWithoutDirectGets(t *testing.T) {
 	t.Parallel()

@@ -77,9 +77,16 @@ func WithoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error]
 // whole stream. Without it, or if the stream keeps one message of a subject, it finds nothing
 // below a stray.
 func NewestPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
-	m, err := Newest(ctx, js, stream, subj)
-	if err != nil || m.Genuine() {
-		return m, err
+	_, m, err := LastAndPublished(ctx, js, stream, subj)
+	return m, err
+}
+
+// LastAndPublished returns the sequence of the newest message on a subject, a stray too, and what
+// [NewestPublished] returns.
+func LastAndPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (last uint64, m Message, err error) {
+	m, err = Newest(ctx, js, stream, subj)
+	if last = m.Seq; err != nil || m.Genuine() {
+		return last, m, err
 	}
 	m = Message{}
 	for older, err := range Scan(ctx, js, stream, subj, 1) {
@@ -89,7 +96,7 @@ func NewestPublished(ctx context.Context, js natsjs.JetStream, stream, subj stri
 		m = older
 	}
 	if m.Seq == 0 {
-		return m, natsjs.ErrMsgNotFound
+		return last, m, natsjs.ErrMsgNotFound
 	}
-	return m, nil
+	return last, m, nil
 }

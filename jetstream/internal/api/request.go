@@ -104,15 +104,23 @@ func KeyPrefix(js natsjs.JetStream) string {
 // Subjects returns how many messages a stream has on each subject that
 // matches a filter.
 func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (map[string]int, error) {
-	all := map[string]int{}
+	all, _, err := SubjectsAt(ctx, js, stream, filter)
+	return all, Explain(js.Conn(), err, "look at %s", stream)
+}
+
+// SubjectsAt is like [Subjects], and also returns the server's time when it began to answer. Its
+// errors are not explained.
+func SubjectsAt(ctx context.Context, js natsjs.JetStream, stream, filter string) (all map[string]int, at time.Time, err error) {
+	all = map[string]int{}
 	for offset := 0; ; {
 		body, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": offset})
 		if err != nil {
-			return nil, err
+			return nil, at, err
 		}
 		var page struct {
 			Error   *natsjs.APIError `json:"error"`
 			Total   int              `json:"total"`
+			TS      time.Time        `json:"ts"`
 			Cluster *clusterInfo     `json:"cluster"`
 			State   struct {
 				Subjects map[string]int `json:"subjects"`
@@ -129,7 +137,10 @@ func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (
 			err = errNoLeader
 		}
 		if err != nil {
-			return nil, Explain(js.Conn(), err, "look at %s", stream)
+			return nil, at, err
+		}
+		if at.IsZero() {
+			at = page.TS
 		}
 		offset += len(page.State.Subjects)
 		if len(all) == 0 {
@@ -138,7 +149,7 @@ func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (
 			maps.Copy(all, page.State.Subjects)
 		}
 		if len(page.State.Subjects) == 0 || offset >= page.Total {
-			return all, nil
+			return all, at, nil
 		}
 	}
 }
