@@ -11,7 +11,7 @@ import (
 // queue tasks, to see whether the entities have the durable lane, and to receive their
 // replies. A worker that calls people needs [PeopleCall].
 func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) {
-	var p Permissions
+	g := &grant{m: m}
 	for _, entity := range entities {
 		live, _, ctl, err := m.Lanes(entity)
 		if err != nil {
@@ -20,27 +20,18 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		if subject.IsPerson(entity) {
 			continue
 		}
-		p.Publish = append(p.Publish, live, ctl, pingSubject(entity))
+		g.publish(live, ctl, pingSubject(entity))
 		if !durable {
 			continue
 		}
-		work, err := m.WorkOf(entity)
-		if err != nil {
-			return Permissions{}, err
-		}
-		replies, err := m.RepliesTo(entity)
-		if err != nil {
-			return Permissions{}, err
-		}
-		g := &grant{m: m}
-		g.publish(work)
+		replies := g.of(m.RepliesTo(entity))
+		g.publish(g.of(m.WorkOf(entity)))
 		g.read(g.stream(jetstream.StreamReply), replies)
 		g.read(g.bucket(jetstream.BucketState), jetstream.ReplySubjects(m, entity))
 		g.read(g.bucket(jetstream.BucketLanes), g.key(jetstream.BucketLanes, subject.Escape(entity)))
-		p.Publish = append(p.Publish, g.Publish...)
-		p.Subscribe = append(p.Subscribe, replies)
+		g.subscribe(replies)
 	}
-	return p, nil
+	return g.done()
 }
 
 // Takeover are what a worker needs to answer durable tasks that were
@@ -48,13 +39,9 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 // [DurableWorker]: the answer goes where the task's sender waits for
 // it, also after further hand-overs. Over the live lane it needs nothing.
 func Takeover(m subject.Map, from ...string) (Permissions, error) {
-	var p Permissions
+	g := &grant{m: m}
 	for _, entity := range from {
-		replies, err := m.RepliesTo(entity)
-		if err != nil {
-			return Permissions{}, err
-		}
-		p.Publish = append(p.Publish, replies)
+		g.publish(g.of(m.RepliesTo(entity)))
 	}
-	return p, nil
+	return g.done()
 }
