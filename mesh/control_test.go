@@ -378,6 +378,16 @@ func (k *keys) signer(kid string, alg sign.Alg, from ...string) *sign.Signer {
 	return s
 }
 
+// change changes what is known of a key.
+func (k *keys) change(kid string, change func(*sign.Key)) {
+	k.t.Helper()
+	key, known := k.ring.Lookup(kid)
+	change(&key)
+	if err := k.ring.Put(sign.Local, key); !known || err != nil {
+		k.t.Fatal(known, err)
+	}
+}
+
 func (k *keys) verifier() sign.Verifier { return sign.Verifier{Ring: k.ring} }
 
 func signed(t testing.TB, s *sign.Signer, e *envelope.Envelope) *envelope.Envelope {

@@ -493,6 +493,50 @@ func TestAStoredReplyOutlivesItsKey(t *testing.T) {
 	}
 }
 
+// So is the reply to a task that was delegated: the key of the agent that delegated it may expire
+// before the other agent answers.
+func TestAReplyToADelegatedTaskOutlivesTheKeyOfItsChain(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{"live", "durable"} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			r, p := newDurableRig(t), newParty(t, true)
+			r.serve(r.lane(p.config(t, "agent.a")), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+			g := newGate(t)
+			r.serve(r.lane(p.config(t, "agent.b")), mesh.Agent{Entity: "agent.b", Handler: g})
+			r.hears("agent.b")
+			client, task := r.lane(p.config(t, ada)), newTask("agent.a", "x.y.z", `{}`)
+			type answer struct {
+				reply *envelope.Envelope
+				err   error
+			}
+			got := make(chan answer, 1)
+			go func() {
+				var a answer
+				if lane == "live" {
+					a.reply, a.err = client.Send(ctxFor(t), task, mesh.SendOptions{})
+				} else {
+					_, a.reply, a.err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+				}
+				got <- a
+			}()
+			within(t, "agent.b has the task", g.entered)
+			p.keys.change("agent.a", func(k *sign.Key) { k.Expires = time.Now() })
+			g.open()
+			if a := within(t, "the answer", got); a.err != nil || a.reply.From != "agent.b" {
+				t.Fatalf("%v, %v", show(a.reply), a.err)
+			}
+			if lane == "live" {
+				return
+			}
+			p.keys.change("agent.a", func(k *sign.Key) { k.Revoked = true })
+			if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{}); codeOf(err) != envelope.CodeKeyInvalid {
+				t.Errorf("revoked since: %v", err)
+			}
+		})
+	}
+}
+
 // A reply that is stored on a task's reply subject must answer that task, and come from its addressee.
 func TestStoredReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
 	t.Parallel()

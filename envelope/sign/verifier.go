@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,4 +83,25 @@ func (v Verifier) Verify(e *envelope.Envelope, now time.Time) (Identity, error) 
 		ring = &Ring{}
 	}
 	return ring.Verify(e, now)
+}
+
+// Late is for how long an envelope counts after its key has expired, where it was signed long
+// before it is stored or read: a delayed task, or the links of a delegation. It is the longest
+// time that a task may take.
+const Late = 30 * 24 * time.Hour
+
+// VerifyLate is Verify for such an envelope, at the time now. Its key must be valid now, or must
+// have been valid at its ts. Anyone who has an expired key can write an earlier ts, so a ts before
+// since, or more than [Late] before now, does not count. A revoked key is never valid.
+func (v Verifier) VerifyLate(e *envelope.Envelope, since, now time.Time) (Identity, error) {
+	identity, err := v.Verify(e, now)
+	var problem *envelope.Error
+	if err == nil || !errors.As(err, &problem) || problem.Code != envelope.CodeKeyInvalid {
+		return identity, err
+	}
+	ts, ok := e.Time()
+	if !ok || ts.After(now) || ts.Before(since) || now.Sub(ts) > Late {
+		return identity, err
+	}
+	return v.Verify(e, ts)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 )
 
 // linked is one link of a header Aee-Handoff, and who signs it.
@@ -103,6 +104,69 @@ func TestOnlyTheChainOfThisTaskProvesAnAuthor(t *testing.T) {
 		if err := r.MayAnswer("agent.a", askedTask, askedCorr, asker, header, reply, time.Now(), &known); c.good != (err == nil) {
 			t.Errorf("the next reply of a stream, from %s to %s: %v", c.from, c.to, err)
 		}
+	}
+}
+
+// A delegated task is answered long after its link was signed. The key of the link may have expired
+// since, but an expired key proves nothing about a task that was sent later.
+func TestAChainOutlivesItsKeys(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Second)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name   string
+		linked time.Time // the ts of the link
+		sent   time.Time // of the task; zero: its id does not say
+		change func(*sign.Key)
+		want   envelope.Code
+	}{
+		{"a valid key", ago(time.Hour), time.Time{}, func(*sign.Key) {}, ""},
+		{"expired since", ago(time.Hour), ago(2 * time.Hour), func(k *sign.Key) { k.Expires = ago(time.Hour / 2) }, ""},
+		{"expired since, of a task whose id has no time", ago(time.Hour), time.Time{}, func(k *sign.Key) { k.Expires = ago(time.Hour / 2) }, ""},
+		{"expired before", ago(time.Hour), time.Time{}, func(k *sign.Key) { k.Expires = ago(2 * time.Hour) }, envelope.CodeKeyInvalid},
+		{"revoked since", ago(time.Hour), time.Time{}, func(k *sign.Key) { k.Revoked = true }, envelope.CodeKeyInvalid},
+		{"expired since, and revoked", ago(time.Hour), time.Time{}, func(k *sign.Key) { k.Expires, k.Revoked = ago(time.Hour/2), true }, envelope.CodeKeyInvalid},
+		{"not valid yet when it signed, and valid now", ago(time.Hour), time.Time{}, func(k *sign.Key) { k.NotBefore = ago(time.Minute) }, ""},
+		{"signed before the task was sent", ago(time.Hour), ago(time.Hour / 4), func(k *sign.Key) { k.Expires = ago(time.Hour / 2) }, envelope.CodeKeyInvalid},
+		{"by a clock that is slow", ago(time.Hour), ago(time.Hour - 2*time.Minute), func(k *sign.Key) { k.Expires = ago(time.Hour / 2) }, ""},
+		{"longer ago than a task may take", ago(31 * day), time.Time{}, func(k *sign.Key) { k.Expires = ago(day) }, envelope.CodeKeyInvalid},
+		{"later than the answer", now.Add(time.Hour), time.Time{}, func(k *sign.Key) { k.NotBefore = now.Add(time.Minute) }, envelope.CodeKeyInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			task := askedTask
+			if !c.sent.IsZero() {
+				task = envelope.DeriveID("none", c.sent)
+			}
+			signer, key, err := sign.NewKey("key-a", sign.Ed25519, "agent.a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ring := &sign.Ring{}
+			c.change(&key)
+			if err := ring.Put(sign.Local, key); err != nil {
+				t.Fatal(err)
+			}
+			link, err := chain.NewLink("agent.a", "agent.m", askedCorr, chain.About{Task: task, Caller: asker})
+			if err != nil {
+				t.Fatal(err)
+			}
+			link.TS = c.linked.UTC().Format(envelope.TimeLayout)
+			if err := signer.Sign(link); err != nil {
+				t.Fatal(err)
+			}
+			text, err := chain.Text(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Reader{Verifier: sign.Verifier{Ring: ring, Mode: sign.Required}}
+			reply := envelope.New(envelope.TypeResult, "agent.m", asker, "code.review", json.RawMessage(`{}`))
+			err = r.MayAnswer("agent.a", task, askedCorr, asker, text, reply, now, nil)
+			if (c.want == "") != (err == nil) || err != nil && !fault.IsCode(err, c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }
 
