@@ -224,6 +224,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	case done.Do == run.ForwardOut:
 		return cs.forwardToPlatform(ctx, c, o), false, nil
 	case done.Do == run.EndRun:
+		t.handed = cs.host.node.handedOf(t, c)
 		return cs.cancelStored(ctx, rec, c, t, o, done.Requeue)
 	case done.Do != run.Applied:
 		return out, false, nil
@@ -292,6 +293,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, rec state.Record, c *st
 	}
 	run.Describe(c, task, cs.clock.now())
 	c.Doc.Status, c.Mesh.TaskID, c.Mesh.Noted, c.Mesh.Commands = aaif.RunRunning, o.ID, nil, []string{o.Envelope}
+	t.handed, _, _ = cs.host.node.checkHanded(t, s.Stored)
 	if out, again, err = cs.cancelStored(ctx, rec, c, t, o, false); err != nil || again {
 		return out, false, again
 	}
@@ -307,15 +309,14 @@ func (cs *commands) cancelScheduled(ctx context.Context, rec state.Record, c *st
 }
 
 // cancelStored cancels a run that no worker owns: it stores the run's last checkpoint
-// and its reply. The run's message, if there is one, is acked when it is drawn.
+// and its reply. The run's message, if there is one, is acked when it is drawn. If the task was
+// delegated, t has its verified chain.
 func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *orders.Order, requeue bool) (out orders.Outcome, again bool, err error) {
 	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
 	r := newRun(cs.lane, t, hold)
 	r.id.Run = rec.ID.Run
 	t.queued = cs.clock.past(c.Mesh.StoredAt)
-	err = t.readRequires()
-	t.handed, _, _ = cs.host.node.checkHanded(t)
-	if err != nil {
+	if err := t.readRequires(); err != nil {
 		return out, false, err
 	}
 	if t.Streaming() {

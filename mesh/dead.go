@@ -83,7 +83,7 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 		return err // nil: a run has the id, and its own reply
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
-	t.handed, _, _ = h.node.checkHanded(t)
+	t.handed, _, _ = h.node.checkHanded(t, hold.Stored)
 	problem = t.handed.ErrorForCaller(problem)
 	reply := t.answer(envelope.TypeError, problem.Payload())
 	raw, err := rw.encodeReply(t, reply)

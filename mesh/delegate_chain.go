@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
@@ -19,23 +20,34 @@ func (t *Task) readHanded() (h *delegated.Handed, forbidden bool, err error) {
 	return delegated.Read(t.required(requires.Handoff), t.Envelope)
 }
 
-// checkHanded reads and verifies requires.handoff of a task, see [delegated.Check].
-func (n *Node) checkHanded(t *Task) (h *delegated.Handed, forbidden bool, err error) {
-	return delegated.Check(t.required(requires.Handoff), t.Envelope, n.cfg.Verifier, n.cfg.MaxHandoffs)
+// checkHanded reads and verifies requires.handoff of a task that was stored or received at a time,
+// see [delegated.Check].
+func (n *Node) checkHanded(t *Task, at time.Time) (h *delegated.Handed, forbidden bool, err error) {
+	return delegated.Check(t.required(requires.Handoff), t.Envelope, n.cfg.Verifier, at, n.cfg.MaxHandoffs)
 }
 
 // acceptDelegation records that the task was delegated to this agent. It fails if requires.handoff
 // is not valid. On the live lane the answer, also a refusal, goes to the reply subject of
 // the message. So acceptDelegation records the chain before it verifies it; the caller verifies the
 // chain of the answer. On the durable lane an answer goes to the first agent's reply subject
-// only with a verified chain.
+// only with a verified chain: a run that has begun before keeps the one that was verified when it began.
 func (t *Task) acceptDelegation() (err error) {
-	if t.run == nil {
-		if t.handed, _, err = t.readHanded(); err != nil {
+	if t.run == nil || t.run.goesOn() {
+		h, forbidden, err := t.readHanded()
+		if err != nil {
 			return err
 		}
+		t.mustAnswerItself = forbidden
+		if t.run == nil {
+			t.handed = h
+		} else if proven, known := t.run.proves(h); known {
+			if proven {
+				t.handed = h
+			}
+			return nil
+		}
 	}
-	h, forbidden, err := t.host.node.checkHanded(t)
+	h, forbidden, err := t.host.node.checkHanded(t, admission{t}.stored())
 	t.mustAnswerItself = forbidden
 	if h == nil {
 		return err

@@ -45,7 +45,7 @@ func FuzzHanded(f *testing.F) {
 		}
 		task := envelope.New(envelope.TypeTask, "agent.b", "agent.c", "x.y.z", nil)
 		task.Corr, task.Requires = "workflow-1", json.RawMessage(`{"handoff":`+requires+`}`)
-		h, _, err := n.checkHanded(&Task{Envelope: task})
+		h, _, err := n.checkHanded(&Task{Envelope: task}, time.Now())
 		if h == nil || err != nil {
 			return
 		}

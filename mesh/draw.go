@@ -10,8 +10,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -161,8 +163,40 @@ func (ds *deliveries) admitted(r *Run) {
 	ds.enqueue(r)
 }
 
-// enqueue puts a task into the agent's queue, and runs a command at once.
+// enqueue puts a task into the agent's queue, and runs a command at once. A task with a chain of
+// delegations that this worker does not accept may have begun, like one that it does not admit: see
+// refuse.
 func (ds *deliveries) enqueue(r *Run) {
+	t := r.task
+	if intents.IsCommand(t.Envelope.Intent) {
+		ds.line(r)
+		return
+	}
+	r.refusal = admission{t}.refusal()
+	if r.refusal == nil || r.stored != nil || t.handed != nil || !delegated.Claimed(t.required(requires.Handoff)) {
+		ds.line(r)
+		return
+	}
+	ds.countWaiting(nil, 1)
+	ds.workOn(r.tally, func() {
+		defer ds.countWaiting(nil, -1)
+		rec, err := r.read(ds.ctx)
+		if err == nil && rec != nil {
+			err = ds.resume(r, *rec, func(c *state.Checkpoint) bool { same, err := r.sameTask(rec, c); return same && err == nil })
+		}
+		if err != nil {
+			ds.nakFailed(r, err)
+			return
+		}
+		if r.stored != nil {
+			r.refusal = admission{t}.refusal()
+		}
+		ds.line(r)
+	})
+}
+
+// line puts a task that has been checked into the agent's queue, and runs a command at once.
+func (ds *deliveries) line(r *Run) {
 	h, t, hold := ds.host, r.task, r.hold
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
@@ -176,7 +210,6 @@ func (ds *deliveries) enqueue(r *Run) {
 		ds.workOn(r.tally, func() { ds.lane.commands.queued(hold, t) })
 		return
 	}
-	r.refusal = admission{t}.refusal()
 	ds.countWaiting(r, 1)
 	h.track(t)
 	if !ds.await(r) {
@@ -245,6 +278,7 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 		rec.Data = nil // c has it
 		r.arrived = &rec
 	} // else the record is about to change: see records.requeue
+	t.read = false
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }

@@ -26,6 +26,13 @@ func (r taskRun) storedAt() time.Time { return r.hold.Stored }
 
 func (r taskRun) goesOn() bool { return r.stored != nil }
 
+func (r taskRun) proves(h *delegated.Handed) (proven, known bool) {
+	if r.stored == nil {
+		return false, false
+	}
+	return chainProven(r.stored, h)
+}
+
 func (r taskRun) until() time.Time { return r.deadline }
 
 func (r taskRun) emit(payload json.RawMessage) error { return r.stream.Emit(payload) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -67,6 +68,9 @@ type durableRun interface {
 	storedAt() time.Time
 	// goesOn reports whether the run has begun before.
 	goesOn() bool
+	// proves reports whether the chain of a delegated task was verified when its run began. If known
+	// is false, the run's record does not say.
+	proves(h *delegated.Handed) (proven, known bool)
 	// limit sets the task's timeout and deadline: from the time at which the server stored it, within
 	// the deadlines of its tree and of the agents that delegated it, as far as they are read.
 	limit()

@@ -73,7 +73,7 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	seen["not_before"], seen["not_before fault"] = at, problem != nil
 	tree, err := bounds.ReadTree(t.required(requires.Tree))
 	note("tree", tree, err)
-	h, forbidden, err := n.checkHanded(t)
+	h, forbidden, err := n.checkHanded(t, time.Now())
 	if h != nil {
 		h.Links = chain.Chain{} // made of h.Chain, each time anew
 	}

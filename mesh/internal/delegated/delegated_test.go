@@ -49,12 +49,12 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 	t.Parallel()
 	first := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "x.y.z", nil)
 	second, raw := delegate(t, nil, first, "agent.a", "agent.b")
-	h, forbidden, err := delegated.Check(raw, second, sign.Verifier{}, 8)
+	h, forbidden, err := delegated.Check(raw, second, sign.Verifier{}, time.Now(), 8)
 	if err != nil || forbidden || h.Task != first.ID || h.Caller != "human.ada" || len(h.Chain) != 1 {
 		t.Fatalf("%+v, %v, %v", h, forbidden, err)
 	}
 	cased := append(bytes.TrimSuffix(slices.Clone(raw), []byte("}")), `,"Caller":"human.eve"}`...)
-	if h, _, err := delegated.Check(cased, second, sign.Verifier{}, 8); err != nil || h.Caller != "human.ada" {
+	if h, _, err := delegated.Check(cased, second, sign.Verifier{}, time.Now(), 8); err != nil || h.Caller != "human.ada" {
 		t.Errorf("a name in another case was taken for the caller: %+v, %v", h, err)
 	}
 	if ref, err := delegated.ReadRef(json.RawMessage(`{"entity":"agent.a","ENTITY":"agent.b"}`)); err != nil || ref.Entity != "agent.a" {
@@ -73,10 +73,10 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 	}
 	toD := *second
 	toD.From, toD.To = "agent.b", "agent.d"
-	if _, _, err := delegated.Check(wire.MustJSON(another), &toD, sign.Verifier{}, 8); err != nil {
+	if _, _, err := delegated.Check(wire.MustJSON(another), &toD, sign.Verifier{}, time.Now(), 8); err != nil {
 		t.Errorf("another delegation of the same task: %v", err)
 	}
-	h, _, err = delegated.Check(raw, third, sign.Verifier{}, 8)
+	h, _, err = delegated.Check(raw, third, sign.Verifier{}, time.Now(), 8)
 	if err != nil || !slices.Equal(h.Links.Entities(), []string{"agent.a", "agent.b"}) {
 		t.Fatalf("%+v, %v", h, err)
 	}
@@ -89,12 +89,12 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 		t.Errorf("proof %q, %q", header, digest)
 	}
 
-	if h, _, err := delegated.Check(raw, third, sign.Verifier{}, 1); h == nil {
+	if h, _, err := delegated.Check(raw, third, sign.Verifier{}, time.Now(), 1); h == nil {
 		t.Error("the chain of a task that was delegated too often is lost: its refusal could not be proven")
 	} else {
 		wantCode(t, err, envelope.CodeTreeLimit)
 	}
-	if h, _, err := delegated.Check(raw, third, sign.Verifier{Mode: sign.Required}, 8); h != nil {
+	if h, _, err := delegated.Check(raw, third, sign.Verifier{Mode: sign.Required}, time.Now(), 8); h != nil {
 		t.Error("unsigned links are accepted where signatures are required")
 	} else {
 		wantCode(t, err, envelope.CodeSigRequired)
@@ -115,7 +115,7 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&e, members)
-		h, _, err := delegated.Check(wire.MustJSON(members), &e, sign.Verifier{}, 8)
+		h, _, err := delegated.Check(wire.MustJSON(members), &e, sign.Verifier{}, time.Now(), 8)
 		if h != nil || err == nil {
 			t.Errorf("%s: accepted", what)
 		}
@@ -126,12 +126,12 @@ func TestATaskThatWasNotDelegated(t *testing.T) {
 	t.Parallel()
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "x.y.z", nil)
 	for raw, want := range map[string]bool{"": false, "true": false, "false": true} {
-		h, forbidden, err := delegated.Check(json.RawMessage(raw), task, sign.Verifier{}, 8)
+		h, forbidden, err := delegated.Check(json.RawMessage(raw), task, sign.Verifier{}, time.Now(), 8)
 		if h != nil || forbidden != want || err != nil || delegated.Claimed(json.RawMessage(raw)) {
 			t.Errorf("%q: %v, forbidden %v, %v", raw, h, forbidden, err)
 		}
 	}
-	if _, _, err := delegated.Check(json.RawMessage(`7`), task, sign.Verifier{}, 8); err == nil {
+	if _, _, err := delegated.Check(json.RawMessage(`7`), task, sign.Verifier{}, time.Now(), 8); err == nil {
 		t.Error("a number is accepted")
 	}
 	var none *delegated.Handed

@@ -76,17 +76,17 @@ func bad(format string, args ...any) *envelope.Error {
 	return envelope.Errorf(envelope.CodeRequires, "requires.handoff: "+format, args...)
 }
 
-// Check reads and verifies requires.handoff of a task, see [Read]. If it returns a chain together
-// with an error, which says that the task was delegated more than most times, the chain is
-// verified, too.
-func Check(raw json.RawMessage, task *envelope.Envelope, v sign.Verifier, most int) (h *Handed, forbidden bool, err error) {
+// Check reads and verifies requires.handoff of a task that was stored or received at a time, see
+// [Read]. If it returns a chain together with an error, which says that the task was delegated more
+// than most times, the chain is verified, too.
+func Check(raw json.RawMessage, task *envelope.Envelope, v sign.Verifier, at time.Time, most int) (h *Handed, forbidden bool, err error) {
 	if h, forbidden, err = Read(raw, task); h == nil {
 		return nil, forbidden, err
 	}
 	if h.Links.About != h.about() || h.Links.First().Corr != task.Corr {
 		return nil, false, bad("its links are about another task")
 	}
-	if err := h.Links.Verify(v, time.Now()); err != nil {
+	if err := h.Links.Verify(v, at); err != nil {
 		return nil, false, err
 	}
 	if made := len(h.Links.Links); made > most {
