@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -169,4 +170,46 @@ func TestARetryWithoutAReply(t *testing.T) {
 		}
 	}
 	equal(t, "dead letters", len(r.letters()), 2)
+}
+
+// A run that is tried again was verified when it began, and an operator permits it.
+func TestADeadLetterWithARunOutlivesItsKey(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*sign.Key){
+		"expired": func(k *sign.Key) { k.Expires = time.Now() },
+		"revoked": func(k *sign.Key) { k.Revoked = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, k := newDurableRig(t), newKeys(t)
+			v := k.verifier()
+			v.Mode = sign.Required
+			fails := true
+			r.serve(r.lane(mesh.Config{Verifier: v}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+				if fails {
+					fails = false
+					return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+				}
+				return json.RawMessage(`{"done":1}`), nil
+			})})
+			client := r.lane(mesh.Config{Entity: ada, Signer: k.signer("ada", sign.Ed25519, ada)})
+			task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":60000}`)
+			r.submit(client, task)
+			if _, err := r.result(r.client(), task); codeOf(err) != envelope.CodeUnavailable {
+				t.Fatal(err)
+			}
+			r.drainedQueue()
+			k.change("ada", change)
+			letters := r.letters()
+			if len(letters) != 1 {
+				t.Fatalf("%+v", letters)
+			}
+			_, reply, err := r.client().Retry(ctxFor(t), letters[0].Seq, mesh.ResultOptions{})
+			if err != nil || string(reply.Payload) != `{"done":1}` {
+				t.Errorf("%v, %v", show(reply), err)
+			}
+			r.drainedQueue()
+			equal(t, "dead letters", len(r.letters()), 0)
+		})
+	}
 }

@@ -32,23 +32,20 @@ func (n *Node) checkHanded(t *Task, at time.Time) (h *delegated.Handed, forbidde
 // chain of the answer. On the durable lane an answer goes to the first agent's reply subject
 // only with a verified chain: a run that has begun before keeps the one that was verified when it began.
 func (t *Task) acceptDelegation() (err error) {
-	if t.run == nil || t.run.goesOn() {
-		h, forbidden, err := t.readHanded()
-		if err != nil {
-			return err
-		}
-		t.mustAnswerItself = forbidden
-		if t.run == nil {
-			t.handed = h
-		} else if proven, known := t.run.proves(h); known {
-			if proven {
-				t.handed = h
-			}
-			return nil
-		}
-	}
-	h, forbidden, err := t.host.node.checkHanded(t, admission{t}.stored())
+	h, forbidden, err := t.readHanded()
 	t.mustAnswerItself = forbidden
+	if h == nil {
+		return err
+	}
+	if t.run == nil {
+		t.handed = h
+	} else if proven, known := t.run.proves(h); proven || known {
+		if proven {
+			t.handed = h
+		}
+		return nil
+	}
+	h, _, err = t.host.node.checkHanded(t, admission{t}.stored())
 	if h == nil {
 		return err
 	}

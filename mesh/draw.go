@@ -99,11 +99,14 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 
 // refuse rejects a message that this worker does not admit, unless its run has a record: then
 // another worker has admitted the task, for example because it knows the sender's key. Such a run
-// goes on. If it has ended and only its reply is stored, the message is acked.
+// goes on. If it has ended and only its reply is stored, the message is acked. A dead letter that an
+// operator tries again is another message of its run.
 func (ds *deliveries) refuse(r *Run, problem *envelope.Error) {
 	rec, err := r.read(ds.ctx)
 	if err == nil && rec != nil {
-		err = ds.resume(r, *rec, func(c *state.Checkpoint) bool { return c.Mesh.Work == r.hold.Seq })
+		err = ds.resume(r, *rec, func(c *state.Checkpoint) bool {
+			return c.Mesh.Work == r.hold.Seq || r.hold.retryID() != "" && r.isOf(rec, c)
+		})
 	}
 	switch {
 	case err != nil:
@@ -182,7 +185,7 @@ func (ds *deliveries) enqueue(r *Run) {
 		defer ds.countWaiting(nil, -1)
 		rec, err := r.read(ds.ctx)
 		if err == nil && rec != nil {
-			err = ds.resume(r, *rec, func(c *state.Checkpoint) bool { same, err := r.sameTask(rec, c); return same && err == nil })
+			err = ds.resume(r, *rec, func(c *state.Checkpoint) bool { return r.isOf(rec, c) })
 		}
 		if err != nil {
 			ds.nakFailed(r, err)

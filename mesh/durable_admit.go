@@ -24,13 +24,14 @@ func (r taskRun) checkpoint() *state.Checkpoint { return r.cp.Load() }
 
 func (r taskRun) storedAt() time.Time { return r.hold.Stored }
 
-func (r taskRun) goesOn() bool { return r.stored != nil }
+func (r taskRun) goesOn() bool { return r.stored != nil && !r.triesAgain() }
 
 func (r taskRun) proves(h *delegated.Handed) (proven, known bool) {
 	if r.stored == nil {
 		return false, false
 	}
-	return chainProven(r.stored, h)
+	proven, known = chainProven(r.stored, h)
+	return proven, known && !r.triesAgain() // a retry verifies it again
 }
 
 func (r taskRun) until() time.Time { return r.deadline }
@@ -45,7 +46,7 @@ func (r taskRun) limit() {
 	t := r.task
 	t.Requires.Timeout = r.lane.deliveries.timeout(t.Requires)
 	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
-	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
+	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() && !r.triesAgain() {
 		r.deadline = r.stored.Mesh.Deadline
 	}
 	if h := t.handed; h != nil && r.stored == nil {

@@ -68,8 +68,8 @@ type durableRun interface {
 	storedAt() time.Time
 	// goesOn reports whether the run has begun before.
 	goesOn() bool
-	// proves reports whether the chain of a delegated task was verified when its run began. If known
-	// is false, the run's record does not say.
+	// proves reports whether the run's record shows that the chain of its task was verified when the
+	// run began, or, if known is true, that it was not good.
 	proves(h *delegated.Handed) (proven, known bool)
 	// limit sets the task's timeout and deadline: from the time at which the server stored it, within
 	// the deadlines of its tree and of the agents that delegated it, as far as they are read.
