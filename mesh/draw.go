@@ -36,6 +36,9 @@ func (ds *deliveries) dispatch(hold *hold) {
 		ds.inBackground(hold, func() {
 			if env, cbor, err := wire.Receive(msg, ds.host.node.limits); err != nil {
 				ds.rejectMalformed(hold, cbor, err)
+			} else if err := env.Validate(); err != nil {
+				// Config.Limits permit more than the default limits, by which taskJSON writes the record.
+				ds.reject(hold, env, cbor, envelope.Errorf(envelope.CodeInvalidEnvelope, "a durable task is stored as JSON, and this one cannot be: %w", err))
 			} else {
 				ds.check(hold, env, cbor)
 			}
