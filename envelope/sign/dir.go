@@ -55,6 +55,20 @@ func (k Keys) LastSigner(from string, now time.Time) (*Signer, bool) {
 	return k.newest(from, func(key Key) bool { return !now.Before(key.NotBefore) })
 }
 
+// NextSigner returns the signer whose key is the next to become valid for envelopes with this from,
+// and when that is.
+func (k Keys) NextSigner(from string, now time.Time) (next *Signer, at time.Time) {
+	for _, key := range k.Trusted {
+		if !now.Before(key.NotBefore) || !key.Valid(key.NotBefore) || !key.SpeaksFor(from) || next != nil && !key.NotBefore.Before(at) {
+			continue
+		}
+		if s, ok := k.Signer(key.KID); ok {
+			next, at = s, key.NotBefore
+		}
+	}
+	return next, at
+}
+
 func (k Keys) newest(from string, usable func(Key) bool) (*Signer, bool) {
 	var best *Signer
 	var since time.Time

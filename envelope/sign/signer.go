@@ -20,7 +20,8 @@ type Signer struct {
 	ed     ed25519.PrivateKey
 	mac    *macKey
 
-	next atomic.Pointer[Signer] // see [Signer.Rotate]; it has no next itself
+	waits bool                   // see [Signer.Waiting]
+	next  atomic.Pointer[Signer] // see [Signer.Rotate]; it has no next itself
 }
 
 // NewSigner makes a signer from 32 secret bytes: the seed of RFC 8032 for
@@ -67,8 +68,19 @@ func NewKey(kid string, alg Alg, from ...string) (*Signer, Key, error) {
 // Clone returns another signer with the same key, which can be rotated on its own.
 func (s *Signer) Clone() *Signer {
 	s = s.current()
-	return &Signer{kid: s.kid, alg: s.alg, secret: s.secret, ed: s.ed, mac: s.mac}
+	return &Signer{kid: s.kid, alg: s.alg, secret: s.secret, ed: s.ed, mac: s.mac, waits: s.waits}
 }
+
+// Waiting returns a signer whose key is not valid yet: it leaves envelopes unsigned until it is
+// rotated.
+func (s *Signer) Waiting() *Signer {
+	s = s.Clone()
+	s.waits = true
+	return s
+}
+
+// Waits reports whether the signer leaves envelopes unsigned, see [Signer.Waiting].
+func (s *Signer) Waits() bool { return s.current().waits }
 
 // Rotate makes s sign with the key of next from now on, for all users of s.
 func (s *Signer) Rotate(next *Signer) { s.next.Store(next.Clone()) }
@@ -112,6 +124,10 @@ func (s *Signer) GoString() string { return "sign.Signer{" + s.String() + "}" }
 // priority and trace may change (see [AppendSigned]). If a number cannot be signed, it
 // fails with [envelope.ErrNumber] and does not change e.
 func (s *Signer) Sign(e *envelope.Envelope) error {
+	if s.Waits() {
+		e.Sig = nil
+		return nil
+	}
 	if !validText(e) {
 		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.KID())
 	}
@@ -128,6 +144,9 @@ func (s *Signer) Sign(e *envelope.Envelope) error {
 // caller that only sends the envelope saves the memory for its field sig, and a second
 // validation. On error dst is returned unchanged.
 func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
+	if s.Waits() {
+		return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return append(dst, "null"...), nil })
+	}
 	return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return s.appendSig(dst, e) })
 }
 

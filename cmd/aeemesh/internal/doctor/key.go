@@ -18,7 +18,10 @@ func (d *doctor) key() {
 	now := time.Now()
 	signer, ok := keys.SignerFor(d.entity, now)
 	if !ok {
-		if why := keys.Lapsed(d.entity, now); len(why) > 0 {
+		_, begun := keys.LastSigner(d.entity, now)
+		if next, at := keys.NextSigner(d.entity, now); !begun && next != nil {
+			d.tell("key", "warn", "A worker signs with it from then on.", "what %s sends is not signed: key %q is not valid before %s", d.entity, next.KID(), at.UTC().Format(time.RFC3339))
+		} else if why := keys.Lapsed(d.entity, now); len(why) > 0 {
 			d.tell("key", "fail", "\"aeemesh keys new KID --from "+d.entity+"\" makes another, which a running worker signs with within seconds.",
 				"what %s signs is refused: %s", d.entity, strings.Join(why, "; "))
 		}

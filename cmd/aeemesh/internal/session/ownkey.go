@@ -20,9 +20,16 @@ type OwnKey struct {
 	warned string // the kid whose expiry was announced
 }
 
-// renew judges an entity's key. If it has expired or is revoked, the newest
+// renew judges an entity's key. A signer that waits for its key to become valid signs from then on. If it has expired or is revoked, the newest
 // usable key of the entity signs from now on, unless --sign names the key.
 func (k *KeyKeeper) renew(own *OwnKey, keys sign.Keys, now time.Time) {
+	if own.Signer.Waits() {
+		if next, ok := k.usable(keys).SignerFor(own.Entity, now); ok && natsconn.CheckSigner(own.Conn, next) == nil {
+			own.Signer.Rotate(next)
+			k.app.Log.Info("its key is valid now: its messages are signed from now on", "from", own.Entity, "kid", next.KID())
+		}
+		return
+	}
 	kid := own.Signer.KID()
 	key, known := k.ring.Lookup(kid)
 	if !known {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
@@ -66,5 +67,53 @@ func TestAWorkersKeyEnds(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", tt.name, got, s)
 			}
 		}
+	}
+}
+
+// A worker whose keys are not valid yet sends unsigned envelopes until the first of them is. From then
+// on that one signs.
+func TestAWorkersKeyIsNotValidYet(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Second)
+	k, dir, log := keeperOf(t)
+	k.app.Sign.Kid = SignAuto
+	for kid, valid := range map[string]time.Time{"next": now.Add(time.Hour), "later": now.Add(2 * time.Hour)} {
+		s, key, err := sign.NewKey(kid, sign.Ed25519, "agent.a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.NotBefore = valid
+		if err := sign.SaveKey(dir, s, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := k.app.WorkerSigner("agent.a")
+	if err != nil || s == nil {
+		t.Fatalf("%v, %v", s, err)
+	}
+	if text := log.String(); strings.Count(text, "messages are not signed") != 1 || strings.Contains(text, "keys new") || !strings.Contains(text, now.Add(time.Hour).UTC().Format(time.RFC3339)) {
+		t.Errorf("warned: %s", text)
+	}
+	own := &OwnKey{Entity: "agent.a", Signer: s.Clone()} // as a worker has it
+	keys := k.read(t.Context())
+	for _, step := range []struct {
+		at    time.Time
+		signs string
+	}{{now, ""}, {now.Add(59 * time.Minute), ""}, {now.Add(time.Hour), "next"}, {now.Add(3 * time.Hour), "next"}} {
+		k.renew(own, keys, step.at)
+		e := envelope.New(envelope.TypeEvent, "agent.a", "bus.x", "x.y.z", []byte(`{}`))
+		if err := own.Signer.Sign(e); err != nil {
+			t.Fatal(err)
+		}
+		kid := ""
+		if e.Sig != nil {
+			_, kid, _ = sign.Describe(e)
+		}
+		if kid != step.signs || k.whySpent("agent.a") != "" {
+			t.Errorf("after %v %q signs, want %q; spent: %s", step.at.Sub(now), kid, step.signs, k.whySpent("agent.a"))
+		}
+	}
+	if n := strings.Count(log.String(), "signed from now on"); n != 1 {
+		t.Errorf("said %d times that its key is valid now: %s", n, log.String())
 	}
 }

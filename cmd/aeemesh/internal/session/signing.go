@@ -138,7 +138,8 @@ func (a *App) Keys() (*sign.Keys, error) {
 
 // WorkerSigner is Signer for a process with a [KeyKeeper]. If all keys of the entity have
 // lapsed, the newest of them signs, as if it had lapsed while the process ran: receivers
-// refuse it until the keeper finds another.
+// refuse it until the keeper finds another. If none of them is valid yet, the signer leaves envelopes
+// unsigned until one is, and the keeper rotates it.
 func (a *App) WorkerSigner(entity string) (*sign.Signer, error) {
 	if a.Sign.Kid == SignAuto || a.Sign.Kid == "" {
 		keys, err := a.Keys()
@@ -148,6 +149,9 @@ func (a *App) WorkerSigner(entity string) (*sign.Signer, error) {
 		now := time.Now()
 		if s, ok := keys.LastSigner(entity, now); ok && len(keys.Lapsed(entity, now)) > 0 {
 			return s, nil
+		} else if next, at := keys.NextSigner(entity, now); !ok && next != nil {
+			a.Log.Warn("its messages are not signed until its key is valid: the worker signs with it from then on", "from", entity, "kid", next.KID(), "not_before", at.UTC().Format(time.RFC3339))
+			return next.Waiting(), nil
 		}
 	}
 	return a.Signer(entity)
