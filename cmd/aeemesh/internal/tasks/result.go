@@ -236,6 +236,9 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	if err := knowsKey(s, ctx, task); err != nil {
 		return err
 	}
+	if err := warnOfExpiry(a, task, f); err != nil {
+		return err
+	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor, OnRetry: await.WarnRetry(a.Term)}
 	if f.detach {
 		receipt, err := s.Node.Submit(ctx, task, opts)
@@ -285,6 +288,31 @@ func notBegun(s *session.Session, ctx context.Context, task *envelope.Envelope, 
 
 // dueTime is how the time is printed at which a task is due.
 const dueTime = "2006-01-02 15:04:05 MST"
+
+// warnOfExpiry warns of a delayed task whose key expires before its time: its agent will refuse it.
+func warnOfExpiry(a *session.App, task *envelope.Envelope, f *sendFlags) error {
+	due := f.due
+	if f.after > 0 {
+		due = time.Now().Add(f.after)
+	}
+	if due.IsZero() || task.Sig != nil {
+		return nil
+	}
+	signer, err := a.Signer(task.From)
+	if err != nil || signer == nil {
+		return err
+	}
+	keys, err := a.Keys()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys.Trusted {
+		if kid := signer.KID(); key.KID == kid && !key.Expires.IsZero() && !key.Expires.After(due) {
+			a.Term.Warn("key %q expires at %s, before the task is due: a worker that checks signatures will refuse the task", kid, key.Expires.Local().Format(dueTime))
+		}
+	}
+	return nil
+}
 
 // knowsKey checks, before a durable task is stored, whether a running worker
 // knows the key that was chosen automatically: if not, the task would become a
