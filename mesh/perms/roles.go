@@ -16,6 +16,11 @@ func everything(m subject.Map) []string {
 	return append(all, strings.TrimSuffix(m.AllWork(), "work.>")+">")
 }
 
+// inJetStream are what a user publishes who may do everything with JetStream in an account. The
+// last three answer the server: the flow control of consumers, and the chunks of a stream's backup
+// and restore.
+var inJetStream = []string{"$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>", "$JS.FC.>", "$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>"}
+
 // Operator returns the permissions of an operator: all subjects of the mesh, all of JetStream in
 // the account, and the request for the user's own permissions. Without that request, doctor would
 // try each permission, and each missing one would be a line in the server's log. Other roles lack
@@ -23,7 +28,7 @@ func everything(m subject.Map) []string {
 func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{
-		Publish:   append(append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>", "$SYS.REQ.USER.INFO"), answers([]string{inboxPrefix})...),
+		Publish:   slices.Concat(all, []string{micro.APIPrefix + ".>"}, inJetStream, []string{"$SYS.REQ.USER.INFO"}, answers([]string{inboxPrefix})),
 		Subscribe: append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
 	}
 }

@@ -1,6 +1,13 @@
 package doctor
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh/perms"
+)
 
 func TestMatchTokens(t *testing.T) {
 	t.Parallel()
@@ -15,5 +22,29 @@ func TestMatchTokens(t *testing.T) {
 		if got := covers(tt.pattern, tt.subject); got != tt.want {
 			t.Errorf("covers(%q, %q) = %v", tt.pattern, tt.subject, got)
 		}
+	}
+}
+
+// A user whose permissions are of an earlier release can store no backup of a large stream, and
+// restore none: it does not count as an operator.
+func TestAnOperatorNeedsThePermissionsOfBackups(t *testing.T) {
+	t.Parallel()
+	var m subject.Map
+	missing := func(have []string) (out []string) {
+		rule := &subjectRule{Allow: have}
+		for _, s := range operatorNeeds(m, "agent.x").Publish {
+			if !rule.covers(s) {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	all := perms.Operator(m, "_INBOX.mine").Publish
+	if got := missing(all); got != nil {
+		t.Errorf("an operator lacks %v", got)
+	}
+	earlier := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return strings.HasPrefix(s, "$JS.SNAPSHOT.") })
+	if got, want := missing(earlier), []string{"$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>"}; !slices.Equal(got, want) {
+		t.Errorf("without the permissions of backups it lacks %v, want %v", got, want)
 	}
 }

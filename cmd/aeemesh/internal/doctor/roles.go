@@ -39,7 +39,7 @@ func (d *doctor) needs() (need perms.Permissions, as, hint string, err error) {
 
 // operatorNeeds returns the permissions for operators' commands: listing
 // agents, reading streams, queues and runs, commanding runs of an entity,
-// removing tasks from the queue and delayed ones that are due, and apply.
+// removing tasks from the queue and delayed ones that are due, apply, and backups.
 func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 	p := perms.Permissions{Publish: []string{
 		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
@@ -47,7 +47,7 @@ func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 	}}
 	work, runs := jetstream.StreamWork+m.Suffix(), "KV_"+jetstream.BucketState+m.Suffix()
 	for _, s := range jetstream.Topology() {
-		for _, verb := range []string{"INFO", "CREATE", "UPDATE"} {
+		for _, verb := range []string{"INFO", "CREATE", "UPDATE", "SNAPSHOT", "RESTORE"} {
 			p.Publish = append(p.Publish, "$JS.API.STREAM."+verb+"."+s.StreamName(m))
 		}
 	}
@@ -57,5 +57,6 @@ func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 		}
 	}
 	return perms.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,
-		"$JS.API.STREAM.MSG.DELETE."+jetstream.StreamSchedule+m.Suffix(), "$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs)}
+		"$JS.API.STREAM.MSG.DELETE."+jetstream.StreamSchedule+m.Suffix(), "$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs,
+		"$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>")}
 }
