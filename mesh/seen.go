@@ -11,18 +11,32 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // A signature binds an envelope to its recipient and, by requires.lane, to a lane, but
-// not to one worker. Therefore every signed task is recorded in the mesh's replay window
-// before it begins, on both lanes: an attacker who captured a task and sends it again
+// not to one worker. Therefore every signed task, except questions about a worker, is recorded in
+// the mesh's replay window before it begins, on both lanes: an attacker who captured a task and sends it again
 // cannot have it done twice, and gets no result.
 
 // asksSeen reports whether the mesh's replay window is asked about an envelope.
 func (n *Node) asksSeen(env *envelope.Envelope, signed bool) bool {
-	return n.cfg.Seen != nil && n.cfg.ReplayWindow > 0 && (signed || n.cfg.SeenUnsigned) && env.Type == envelope.TypeTask
+	return n.cfg.Seen != nil && n.cfg.ReplayWindow > 0 && (signed || n.cfg.SeenUnsigned) && env.Type == envelope.TypeTask && !asksAboutWorker(env.Intent)
+}
+
+// asksAboutWorker reports whether the answer to an intent is only what the worker says of itself:
+// whether it serves, its health, what it can do. A task that is sent again changes nothing then, and
+// only the process's own replay window is asked: an operator needs these answers most while
+// JetStream, and with it the mesh's window, is away. The sender of the repetition learns what
+// discovery says ($SRV.INFO, $SRV.STATS), and the details of health.
+func asksAboutWorker(intent string) bool {
+	switch intent {
+	case intents.StatusPing, intents.StatusHealth, intents.SpecQuery, intents.CapabilityList:
+		return true
+	}
+	return false
 }
 
 // seenKey returns the key of an envelope in the mesh's replay window. It contains from and

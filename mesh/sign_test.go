@@ -294,6 +294,27 @@ func TestTaskIsRefusedWhereReplayCannotBeKnown(t *testing.T) {
 	equal(t, "later", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
 }
 
+// While JetStream is away, an operator still asks who serves, and how each worker is: such an answer
+// changes nothing and tells little, so that the mesh's replay window is not asked. The process's own
+// window still refuses a repetition.
+func TestAWorkerTellsOfItselfWhileTheReplayWindowCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := newKeys(t)
+	signer := k.signer("ada", sign.Ed25519, ada)
+	verifier := k.verifier()
+	verifier.Mode = sign.Required
+	r.serve(r.node(mesh.Config{Verifier: verifier, Seen: &memSeen{err: errors.New("no quorum")}, SeenUnsigned: true}), mesh.Agent{Handler: echo})
+	for _, intent := range []string{intents.StatusPing, intents.StatusHealth, intents.SpecQuery, intents.CapabilityList} {
+		task := signed(t, signer, newTask(reviewer, intent, `{}`))
+		equal(t, intent, r.request(task).Type, envelope.TypeResult)
+		equal(t, intent+" again", errorOf(t, r.request(task)).Code, envelope.CodeReplay)
+	}
+	for intent, payload := range map[string]string{"code.review": `{}`, intents.ContextFetch: `{"id":"x"}`, intents.ValidatePayload: `{"intent":"code.review","payload":{}}`} {
+		equal(t, intent, errorOf(t, r.request(signed(t, signer, newTask(reviewer, intent, payload)))).Code, envelope.CodeUnavailable)
+	}
+}
+
 func TestQuotasLimitSenders(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t)
