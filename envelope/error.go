@@ -22,8 +22,9 @@ type Error struct {
 	EvidenceRefs []string // what supports the claim
 	Details      []Member // further members of the payload
 
-	peer  bool
-	cause error
+	peer    bool
+	unbegun bool // a peer says that it has not begun the task
+	cause   error
 }
 
 // Errorf makes an error with a code, and the code's usual Retryable. As in fmt.Errorf, %w
@@ -59,6 +60,22 @@ func (e *Error) Is(target error) bool {
 
 // FromPeer reports whether the error was received in a peer's error envelope.
 func (e *Error) FromPeer() bool { return e.peer }
+
+// notBegun is the member of an error's payload that says which task was not begun.
+const notBegun = "not_begun"
+
+// NotBegun returns a copy of e that says that the task was not begun, for a code that does not say
+// it by itself. The copy names the task, so that an agent whose own call fails may pass the
+// error on: it says nothing of the agent's own task.
+func (e *Error) NotBegun(task *Envelope) *Error {
+	c := *e
+	c.Details = append(slices.Clone(e.Details), Member{notBegun, AppendString(nil, task.ID)})
+	return &c
+}
+
+// SaysNotBegun reports whether the error was received in an error envelope that says of the task
+// that it answers that it was not begun. Some codes say that by themselves.
+func (e *Error) SaysNotBegun() bool { return e.unbegun }
 
 // WithCause returns a copy of e with another hidden cause.
 func (e *Error) WithCause(cause error) *Error {
@@ -111,6 +128,10 @@ func ErrorOf(e *Envelope) *Error {
 			if json.Unmarshal(value, &refs) == nil && len(refs) > 0 {
 				out.EvidenceRefs = refs
 			}
+		case notBegun:
+			id, ok := stringValue(value)
+			out.unbegun = ok && id != "" && id == e.ReplyTo
+			fallthrough
 		default:
 			out.Details = append(out.Details, Member{string(name), value})
 		}

@@ -70,7 +70,7 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 	case errors.Is(err, jetstream.ErrExists): // by was never claimed before, so another holder has the id
 		return n.replayed()
 	case err != nil && n.insistsOnSeen():
-		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
+		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second).NotBegun(env)
 	case err != nil:
 		h.log.Warn("the mesh's replay window cannot be asked; only this process's own replay window is used", "err", err)
 	case holder != by:

@@ -1,10 +1,12 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -287,11 +289,41 @@ func TestTaskIsRefusedWhereReplayCannotBeKnown(t *testing.T) {
 	store := &memSeen{err: errors.New("secret: no quorum")}
 	r.serve(r.node(mesh.Config{Seen: store, SeenUnsigned: true}), mesh.Agent{Handler: echo})
 	task := newTask(reviewer, "code.review", `{}`)
-	same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now").WithBackoff(time.Second)))
+	same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now").WithBackoff(time.Second).NotBegun(task)))
 	store.mu.Lock()
 	store.err = nil
 	store.mu.Unlock()
 	equal(t, "later", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
+}
+
+// A task that was refused because the replay window could not be asked has not begun, so its sender
+// tries again. If it was the task of a member of the team that could not begin, the team has.
+func TestATaskThatTheReplayWindowKeptOutIsSentAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	store := &memSeen{err: errors.New("no quorum")}
+	const lead = "agent.lead"
+	r.serve(r.node(mesh.Config{Seen: store, SeenUnsigned: true}), mesh.Agent{Handler: echo})
+	n := r.node(mesh.Config{})
+	var begun atomic.Int32
+	r.serve(n, mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		begun.Add(1)
+		_, err := n.Send(ctx, newTask(reviewer, "code.review", `{}`), mesh.SendOptions{})
+		return nil, err
+	})})
+	_, err := n.Send(t.Context(), newTask(lead, "code.review", `{}`), mesh.SendOptions{Retries: 2})
+	equal(t, "the team's outcome", codeOf(err), envelope.CodeUnavailable)
+	equal(t, "how often the team began", begun.Load(), int32(1))
+
+	reply, err := n.Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{Retries: 2, OnRetry: func(_ int, _ time.Duration, why *envelope.Error) {
+		equal(t, "why it is sent again", why.Code, envelope.CodeUnavailable)
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		store.err = nil
+	}})
+	if err != nil || reply.Type != envelope.TypeResult {
+		t.Errorf("%v %v", reply, err)
+	}
 }
 
 // While JetStream is away, an operator still asks who serves, and how each worker is: such an answer

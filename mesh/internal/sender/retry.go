@@ -45,6 +45,10 @@ func WorthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 	}
 	switch e.Code {
 	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining:
+	case envelope.CodeUnavailable:
+		if !e.SaysNotBegun() {
+			return nil, 0
+		}
 	case envelope.CodeNoResponders:
 		if e.FromPeer() {
 			return nil, 0 // an agent answered, so the error is about another service that the agent called
