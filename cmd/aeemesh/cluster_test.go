@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// With servers of a cluster dead, plan and doctor say what the streams can still lose,
+// With servers of a cluster dead, plan, apply and doctor say what the streams can still lose,
 // and that nothing can be stored.
 func TestDoctorSeesADegradedCluster(t *testing.T) {
 	if testing.Short() {
@@ -55,9 +55,15 @@ func TestDoctorSeesADegradedCluster(t *testing.T) {
 		got = says(left, "doctor", "--probe=false")
 		return strings.Contains(got, "warn durable") && strings.Contains(got, "n3 is offline")
 	})
-	if got := says(left, "plan"); !strings.Contains(got, "n3 is offline") || strings.Contains(got, "everything is as it should be") {
-		t.Errorf("plan: %s", got)
+	same := func(left []*natsd.Server, why string) {
+		t.Helper()
+		for _, args := range [][]string{{"plan"}, {"plan", "--check"}, {"apply", "--yes"}} {
+			if got := says(left, args...); !strings.Contains(got, why) || strings.Contains(got, "everything is as it should be") {
+				t.Errorf("%s: %s", strings.Join(args, " "), got)
+			}
+		}
 	}
+	same(left, "n3 is offline")
 
 	servers[1].Close()
 	left = servers[:1]
@@ -65,9 +71,7 @@ func TestDoctorSeesADegradedCluster(t *testing.T) {
 		got = says(left, "doctor", "--probe=false")
 		return strings.Contains(got, "fail jetstream") && strings.Contains(got, "fail replicas") && strings.Contains(got, "no quorum") && !strings.Contains(got, "0 durable tasks wait")
 	})
-	if got := says(left, "plan"); !strings.Contains(got, "no quorum") || strings.Contains(got, "everything is as it should be") {
-		t.Errorf("plan: %s", got)
-	}
+	same(left, "no quorum")
 	until(t, "runs list fails, and its hint is not that JetStream is off", func() bool {
 		got = says(left, "runs", "list")
 		return strings.Contains(got, "\"aeemesh doctor\" says")

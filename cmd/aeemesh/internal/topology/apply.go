@@ -67,6 +67,7 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 	}
 	t := Count(plan)
 	tellVersions(a, t)
+	troubled := tellGroups(a, plan)
 	if t.Todo() > 0 && !yes {
 		for _, c := range plan {
 			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
@@ -102,7 +103,7 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 	broken := tellBroken(a, report)
 	if t := Count(report); t.Todo() > 0 {
 		a.Term.Good("%d made, %d changed", t.create, t.update)
-	} else if t.newer == 0 && len(left)+broken == 0 {
+	} else if t.newer == 0 && len(left)+broken+troubled == 0 {
 		a.Term.Good("everything is as it should be")
 	}
 	if len(left) > 0 {

@@ -24,7 +24,8 @@ the server, and changes nothing. Existing limits are their operator's: they are
 compared only where a flag asks for others, or where they break a promise.
 
 The exit status is 0 whatever is found, unless --check is given: then it is 1
-if "apply" would make or change something, or could not correct it.`,
+if "apply" would make or change something, or could not correct it. Servers that
+are offline are warned of, and do not count: "doctor" fails then.`,
 		Example: `  aeemesh plan
   aeemesh plan --entity agent.reviewer --entity agent.billing
   aeemesh plan --replicas 3 --limit AEE_WORK=max_bytes:1GiB --limit aee_state=max_bytes:4GiB,max_age:90d
