@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/inspect"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 // check is one line of the output of "doctor".
@@ -151,7 +152,7 @@ func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.Connect(ctx, cmd, session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))) // doctor checks permissions itself
+	conn, err := d.connect(ctx, cmd)
 	if err != nil {
 		d.tell("connection", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
@@ -189,6 +190,24 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	if found, ok := d.agents(ctx); ok {
 		d.queues(ctx, js, found)
 	}
+}
+
+// connect connects with the reply subjects that the user may have: a worker's are those of its entity.
+// An operator who asks about a worker may not subscribe there, and gets those of the default sender.
+func (d *doctor) connect(ctx context.Context, cmd *cobra.Command) (*nats.Conn, error) {
+	status := session.QuietAboutPermissions(session.ConnectionStatus(d.app.Term, false)) // doctor checks permissions itself
+	if d.role == roleWorker && d.named {
+		conn, err := d.app.ConnectAs(ctx, cmd, d.entity, status)
+		if err != nil {
+			return nil, err
+		}
+		d.conn = conn
+		if conn.Opts.InboxPrefix != perms.InboxPrefix(d.entity) || d.maySubscribe(conn.NewRespInbox()) {
+			return conn, nil
+		}
+		conn.Close()
+	}
+	return d.app.Connect(ctx, cmd, status)
 }
 
 // oldestServer is the first version with all features that the mesh's streams

@@ -176,6 +176,15 @@ func (a *App) Connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 	return conn, nil
 }
 
+// ConnectAs is [App.Connect] with the reply subjects of an entity, unless the command line or the
+// NATS context names others.
+func (a *App) ConnectAs(ctx context.Context, cmd *cobra.Command, entity string, status func(natsconn.Status)) (*nats.Conn, error) {
+	speaker := a.speaker
+	defer func() { a.speaker = speaker }()
+	a.speaker = entity
+	return a.Connect(ctx, cmd, status)
+}
+
 // JetStream returns the connection's JetStream, in the requested domain.
 func (a *App) JetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 	if a.Conn.Domain != "" {
