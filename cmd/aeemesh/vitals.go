@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/sdnotify"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -44,6 +46,11 @@ func (p *vitals) add(flags *pflag.FlagSet) {
 func (p *vitals) begin(a *session.App) error {
 	p.app, p.notify, p.stop = a, sdnotify.New(a.Env, os.Getpid()), make(chan struct{})
 	p.look(func() []health.Check { return []health.Check{{Name: "nats", Why: "not connected yet"}} })
+	a.AwaitsKeys = func(conn *nats.Conn) {
+		p.look(func() []health.Check {
+			return []health.Check{health.Check(worker.CheckConn(conn)), {Name: "keys", Why: "waiting for the mesh's shared keys: nothing is served until they are read"}}
+		})
+	}
 	p.wait.Go(func() { p.notify.Watch(p.stop, func() { p.report() }) })
 	if p.listen == "" {
 		return nil

@@ -248,3 +248,36 @@ func httpServer(t *testing.T, status int) string {
 	t.Cleanup(func() { srv.Close() })
 	return "http://" + l.Addr().String()
 }
+
+// A worker that is connected and waits for the mesh's shared keys serves nothing, and says why.
+func TestAWorkerSaysThatItWaitsForTheSharedKeys(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{}) // without JetStream
+	var words natstest.Buffer
+	env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir(), "USER": "ada"}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"worker", "../../examples/echo/agent.yaml", "--shared-keys", "--health-listen", "127.0.0.1:0", "--log-format", "json"},
+			strings.NewReader(""), io.Discard, &words, func(name string) string { return env[name] })
+	}()
+	until(t, "the worker waits for the keys", func() bool { return strings.Contains(words.String(), "waiting for the mesh's shared keys") })
+	url := regexp.MustCompile(`"msg":"health","url":"(http://[^"]+)"`).FindStringSubmatch(words.String())[1]
+	ready := func() string {
+		_, body := fetch(url + "/readyz")
+		return strings.TrimSpace(body)
+	}
+	const waits = `{"name":"keys","ok":false,"why":"waiting for the mesh's shared keys: nothing is served until they are read"}`
+	if got, want := ready(), `{"ready":false,"checks":[{"name":"nats","ok":true},`+waits+`]}`; got != want {
+		t.Errorf("/readyz says %s, want %s", got, want)
+	}
+	srv.Close()
+	until(t, "the lost connection is told", func() bool {
+		got := ready()
+		return strings.Contains(got, `{"name":"nats","ok":false,"why":"the connection is RECONNECTING"}`) && strings.Contains(got, waits)
+	})
+	stop()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit %d: %s", code, words.String())
+	}
+}

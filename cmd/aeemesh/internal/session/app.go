@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -27,6 +28,7 @@ type App struct {
 	Levels  logFlags
 
 	StartTelemetry func(context.Context) (*Telemetry, error) // starts the exporters that the environment configures
+	AwaitsKeys     func(*nats.Conn)                          // called before a process reads the mesh's shared keys, which may take long; may be nil
 
 	Documents   []string // a worker's, that its configuration file names
 	StateKeys   []string // references to the keys of checkpoints

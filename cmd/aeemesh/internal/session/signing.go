@@ -297,6 +297,9 @@ func (a *App) WatchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	if err != nil {
 		return nil, err
 	}
+	if a.AwaitsKeys != nil {
+		a.AwaitsKeys(conn)
+	}
 	list, err := a.listShared(ctx, records)
 	if err != nil {
 		return nil, fmt.Errorf("--shared-keys: %w", err)
