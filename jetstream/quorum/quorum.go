@@ -40,6 +40,9 @@ func Of(info *natsjs.StreamInfo) Group {
 			g.Missing = append(g.Missing, fmt.Sprintf("%s is %d operations behind", p.Name, p.Lag))
 		}
 	}
+	if unplaced := g.Servers - 1 - len(info.Cluster.Replicas); unplaced > 0 && g.Leader != "" {
+		g.Missing = append(g.Missing, fmt.Sprintf("%d of %d replicas have no server", unplaced, g.Servers))
+	}
 	return g
 }
 
