@@ -53,7 +53,7 @@ func TestDoctorSeesADegradedCluster(t *testing.T) {
 	left := servers[:2]
 	until(t, "doctor sees that one server is dead", func() bool {
 		got = says(left, "doctor", "--probe=false")
-		return strings.Contains(got, "warn durable") && strings.Contains(got, "n3 is offline")
+		return strings.Contains(got, "warn durable") && strings.Contains(got, "n3 is offline") && strings.Contains(got, "nats server cluster peer-remove NAME")
 	})
 	same := func(left []*natsd.Server, why string) {
 		t.Helper()

@@ -62,7 +62,7 @@ func (d *doctor) groups(changes []jetstream.Change) {
 		if strings.HasPrefix(why, quorum.None) {
 			outcome = "fail"
 		}
-		d.tell("replicas", outcome, "Start the servers that are down: more than half of a stream's must run.", "%s (%s): %s", term.Counted(len(names), "stream or bucket", "streams and buckets"), fewNames(names), why)
+		d.tell("replicas", outcome, "Start the servers that are down: more than half of a stream's must run. Of one that is lost for good: start a new one, then \"nats server cluster peer-remove NAME\". docs/operations.md, A lost server.", "%s (%s): %s", term.Counted(len(names), "stream or bucket", "streams and buckets"), fewNames(names), why)
 	}
 }
 
