@@ -187,6 +187,18 @@ func (s Since) Find(match func(Denial) bool) (Denial, bool) {
 // once that it may not.
 const lasting = time.Minute
 
+// Lately reports whether the server has denied op on exactly this subject within the last minute, since
+// the connection was last made. It sees only what was noticed already, and does not wait.
+func Lately(nc *nats.Conn, op Op, subject string) bool {
+	e := earOf(nc)
+	reconnects := nc.Stats().Reconnects
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.denials, func(d Denial) bool {
+		return d.reconnects == reconnects && time.Since(d.heard) < lasting && d.Is(op, subject)
+	})
+}
+
 // Why returns the newest denial that matches and may explain a missing answer on the connection.
 // It leaves out denied publishes that are old or that [Until] has reported to its caller, and
 // denials from before the last reconnect, because nats.go then subscribes again.

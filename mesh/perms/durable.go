@@ -141,11 +141,12 @@ func Seen(m subject.Map, entity string) (Permissions, error) {
 }
 
 // SharedKeys are what a worker needs that trusts the keys in the mesh's
-// bucket: to read all of it.
+// bucket: to read all of it, and to ask whether it is there.
 func SharedKeys(m subject.Map) Permissions {
 	g := &grant{m: m}
 	g.publish(jsAPI + "DIRECT.GET." + g.bucket(jetstream.BucketKeys))
 	g.read(g.bucket(jetstream.BucketKeys), ">")
+	g.look(g.bucket(jetstream.BucketKeys))
 	return g.Permissions
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 )
 
 // Limits of one batch of a direct get. A batch has at least one message, whatever its
@@ -185,14 +187,18 @@ func Newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Mess
 // ErrNoDirect: the stream was made without direct gets.
 var ErrNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` corrects that", ErrUnavailable)
 
-// noDirect returns why no server answers a direct get.
+// noDirect returns why no server answers a direct get. A user who may not ask for the stream's
+// configuration is not told, and asks once a minute at most: each denial is a line in the server's log.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
+	if denial.Lately(js.Conn(), denial.Publish, Prefix(js)+"STREAM.INFO."+stream) {
+		return nats.ErrNoResponders
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var info natsjs.StreamInfo
 	err := Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
 	switch {
-	case errors.Is(err, ErrDenied): // the user may not read the stream's configuration
+	case errors.Is(err, ErrDenied):
 		return nats.ErrNoResponders
 	case errors.Is(err, context.DeadlineExceeded):
 		return errNoReplica

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,9 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 // onMessage is a log that calls a function when a message is logged.
@@ -92,5 +95,30 @@ func TestASharedKeyThatIsDeletedBeforeItIsFollowed(t *testing.T) {
 	}
 	if _, known := ring.Lookup("goes"); known {
 		t.Error("a key that was deleted is trusted")
+	}
+}
+
+// While JetStream is away, a worker with the printed permissions asks nothing that the server refuses,
+// and knows that the bucket is not there.
+func TestReadingSharedKeysNeedsThePrintedPermissionsOnly(t *testing.T) {
+	t.Parallel()
+	var m subject.Map
+	const inbox = "_INBOX.agent=2Ex"
+	p := perms.SharedKeys(m)
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{
+		Publish: natsd.Subjects{Allow: p.Publish}, Subscribe: natsd.Subjects{Allow: append(p.Subscribe, inbox+".>")},
+	}}}})
+	conn := natstest.Conn(t, srv, nats.UserInfo("u", "p"), nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		t.Errorf("refused: %v", err)
+	}))
+	records, err := (&App{}).SharedKeys(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := records.List(t.Context()); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("the list of keys, without the bucket: %v", err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
 	}
 }

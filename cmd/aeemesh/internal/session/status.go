@@ -82,12 +82,12 @@ func (s *seldom) over() {
 }
 
 // quietAboutServices hides that the NATS user may not discover workers and
-// consumers, make consumers, or ask the leader for a run's record: the command
-// works without, or fails and says so itself.
+// consumers, make consumers, ask the leader for a run's record, or ask for a
+// stream: the command works without, or fails and says so itself.
 func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
 		hidden := func(subject string) bool { return strings.Contains(s.Err.Error(), `"`+subject) }
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !hidden("$SRV.") && !hidden("$JS.API.CONSUMER.") && !hidden("$KV."+jetstream.BucketState) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !hidden("$SRV.") && !hidden("$JS.API.CONSUMER.") && !hidden("$JS.API.STREAM.INFO.") && !hidden("$KV."+jetstream.BucketState) {
 			tell(s)
 		}
 	}
