@@ -317,7 +317,11 @@ that the record names. Look at those first. A revocation is never undone.`,
 			if err := sign.Trust(a.DirToWrite(), r); err != nil {
 				return err
 			}
-			a.Term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			if r.Revoked {
+				a.Term.Good("key %s is revoked in %s", r.KID, a.DirToWrite())
+			} else {
+				a.Term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			}
 			return changedKey(a, ctx, cmd, r, shared)
 		}),
 	}
