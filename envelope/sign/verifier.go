@@ -85,12 +85,11 @@ func (v Verifier) Verify(e *envelope.Envelope, now time.Time) (Identity, error) 
 	return ring.Verify(e, now)
 }
 
-// Late is for how long an envelope counts after its key has expired, where it was signed long
-// before it is stored or read: a delayed task, or the links of a delegation. It is the longest
-// time that a task may take.
+// Late is for how long a link of a delegation counts after its key has expired: it may be signed
+// long before the answer comes. It is the longest time that a task may take.
 const Late = 30 * 24 * time.Hour
 
-// VerifyLate is Verify for such an envelope, at the time now. Its key must be valid now, or must
+// VerifyLate is Verify for such a link, at the time now. Its key must be valid now, or must
 // have been valid at its ts. Anyone who has an expired key can write an earlier ts, so a ts before
 // since, or more than [Late] before now, does not count. A revoked key is never valid.
 func (v Verifier) VerifyLate(e *envelope.Envelope, since, now time.Time) (Identity, error) {
