@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,51 @@ func TestASweepIsNotDeceivedByAReplicaThatLagsBehind(t *testing.T) {
 	}
 	if names := objectNames(t, js); len(names) != 1 {
 		t.Errorf("left are %q", names)
+	}
+}
+
+// Two of three reads of a document's chunks are answered by replicas that lag behind.
+func TestALargeDocumentIsReadAlthoughReplicasLagBehind(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	id, doc := state.ID{Entity: "agent.x", Run: "r"}, bytes.Repeat([]byte("0123456789abcdef"), (1<<20)/16)
+	putRun(t, s, id, 0, doc, jetstream.Note{})
+	natstest.Lag(t, js.Conn(), "OBJ_aee_state_objects", func(read int) bool { return read%3 != 0 })
+	if r, err := s.Get(testContext(t), id); err != nil || !bytes.Equal(r.Data, doc) {
+		t.Errorf("%d bytes of %d, %v", len(r.Data), len(doc), err)
+	}
+}
+
+// Only the leader knows that a document is gone: while no replica has it, the error is a temporary
+// one, and a worker asks again.
+func TestADocumentThatReplicasLackIsNotGone(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	putRun(t, s, id, 0, make([]byte, jetstream.MaxInline+1), jetstream.Note{})
+	var there atomic.Bool
+	natstest.Lag(t, js.Conn(), "OBJ_aee_state_objects", func(int) bool { return !there.Load() })
+	if _, err := s.Get(testContext(t), id); !jetstream.Away(err) {
+		t.Errorf("while the replicas lag behind: %v", err)
+	}
+	there.Store(true)
+	if _, err := s.Get(testContext(t), id); err != nil {
+		t.Error(err)
+	}
+	purgeAll(t, js, "OBJ_aee_state_objects")
+	if _, err := s.Get(testContext(t), id); err == nil || jetstream.Away(err) {
+		t.Errorf("without the document: %v", err)
+	}
+}
+
+func purgeAll(t *testing.T, js natsjs.JetStream, name string) {
+	t.Helper()
+	stream, err := js.Stream(testContext(t), name)
+	if err == nil {
+		err = stream.Purge(testContext(t))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -95,12 +95,30 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
 }
 
 // Read fetches a document and verifies its size and digest. A replica that lags behind may miss
-// chunks, so it tries several times. Each chunk may take as long as one request.
+// chunks, so it tries several times for each. Whether a chunk exists that no replica had, it asks
+// the stream's leader: if so, the error is an [api.ErrUnavailable]. For a user who may not ask, it
+// does not exist. Each chunk may take as long as one request.
 func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
-	for try := 0; ; try++ {
-		data, err := s.readChunks(ctx, o)
+	fail := func(err error) ([]byte, error) {
+		return nil, fmt.Errorf("fetch document %s: %w", o.Name, api.Explain(s.js.Conn(), err, "read %s", s.Stream()))
+	}
+	var all [][]byte // joined at the end: the size in the record may be wrong
+	for try, size := 0, int64(0); ; try++ {
+		more, err := s.readChunks(ctx, o, len(all), o.Size-size)
 		if err != nil {
-			return nil, fmt.Errorf("fetch document %s: %w", o.Name, api.Explain(s.js.Conn(), err, "read %s", s.Stream()))
+			return fail(err)
+		}
+		if len(more) > 0 {
+			try = 0
+		}
+		for _, chunk := range more {
+			all, size = append(all, chunk), size+int64(len(chunk))
+		}
+		data := bytes.Join(all, nil)
+		if len(data) == 0 {
+			if data, err = s.readOld(ctx, o); err != nil {
+				return fail(err)
+			}
 		}
 		switch {
 		case int64(len(data)) == o.Size && api.Digest(data) == o.Digest:
@@ -108,6 +126,13 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 		case int64(len(data)) >= o.Size:
 			return nil, fmt.Errorf("document %s: %w: its digest is not %s", o.Name, ErrOther, o.Digest)
 		case try == 6:
+			there, err := s.exists(ctx, s.chunk(o.Name, strconv.Itoa(len(all))))
+			switch {
+			case err != nil:
+				return fail(err)
+			case there:
+				return nil, fmt.Errorf("fetch document %s: %w: the replicas that answer lag behind: they have %d bytes of %d", o.Name, api.ErrUnavailable, len(data), o.Size)
+			}
 			return nil, fmt.Errorf("fetch document %s: %w: there are %d bytes of %d", o.Name, ErrGone, len(data), o.Size)
 		}
 		if !pause.For(ctx, 10*time.Millisecond<<try) {
@@ -116,23 +141,34 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 	}
 }
 
-// readChunks returns the beginning of a document, up to the first missing chunk.
-func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
-	var all [][]byte // joined at the end: the size in the record may be wrong
-	for i, size := 0, int64(0); size < o.Size; i++ {
-		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(i)))
+// readChunks returns the chunks of a document from one on, up to a size or the first missing one.
+func (s *Store) readChunks(ctx context.Context, o state.Object, from int, size int64) (all [][]byte, err error) {
+	for ; size > 0; from++ {
+		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(from)))
 		if errors.Is(err, natsjs.ErrMsgNotFound) {
 			break
 		}
 		if err != nil {
 			return nil, err
 		}
-		all, size = append(all, m.Data), size+int64(len(m.Data))
+		all, size = append(all, m.Data), size-int64(len(m.Data))
 	}
-	if data := bytes.Join(all, nil); len(data) > 0 {
-		return data, nil
+	return all, nil
+}
+
+// exists asks the stream's leader whether there is a chunk. It returns false for a user who may
+// not ask: who may neither write the chunk nor read all of the stream.
+func (s *Store) exists(ctx context.Context, subj string) (bool, error) {
+	last, err := api.LastSequence(ctx, s.Stream(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), m) })
+	if errors.Is(err, api.ErrDenied) {
+		var m api.Message
+		m, err = api.LeaderGet(ctx, s.js, s.Stream(), map[string]any{"last_by_subj": subj})
+		last = m.Seq
 	}
-	return s.readOld(ctx, o)
+	if errors.Is(err, api.ErrDenied) || errors.Is(err, natsjs.ErrMsgNotFound) {
+		return false, nil
+	}
+	return last > 0, err
 }
 
 // Delete deletes all chunks of an object; with a sequence of the stream, only those up to that.
