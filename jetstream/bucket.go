@@ -71,6 +71,32 @@ func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 	return e, err
 }
 
+// current is like last, and reads until a replica answers that has what the stream's leader has.
+// For a user who may not write the key any replica's answer counts, because the leader does not
+// tell.
+func (b *kvBucket) current(ctx context.Context, key string) (kvEntry, error) {
+	ctx, cancel := api.Bounded(ctx)
+	defer cancel()
+	ask := func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, b.js.Conn(), m) }
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		e, err := b.last(ctx, key)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return e, err
+		}
+		switch last, asked := api.LastSequence(ctx, b.stream(), api.KeyPrefix(b.js)+b.subject(key), b.subject(key), ask); {
+		case asked == nil && last <= e.revision, errors.Is(asked, ErrDenied):
+			return e, err
+		case asked != nil:
+			return kvEntry{}, asked
+		case wait > time.Second:
+			return kvEntry{}, fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
+		}
+		if !pause.For(ctx, wait) {
+			return kvEntry{}, ctx.Err()
+		}
+	}
+}
+
 // at returns the entry of a key at one revision, or [natsjs.ErrMsgNotFound].
 func (b *kvBucket) at(ctx context.Context, key string, revision uint64) (kvEntry, error) {
 	batch, err := api.Direct(ctx, b.js, b.stream(), map[string]any{"seq": revision, "next_by_subj": b.subject(key), "batch": 1})

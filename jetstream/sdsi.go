@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 )
 
 // Templates stores the schema templates of agents, in [BucketSDSI] below the entity. The
@@ -104,6 +107,34 @@ func (p *Pools) List(ctx context.Context, entity string) ([]Record, error) {
 	return p.sdsiRecords(ctx, entity, "p")
 }
 
+// Current is like List, and the stream's leader names the pools: a replica that lags behind lacks
+// those that were stored a moment ago.
+func (p *Pools) Current(ctx context.Context, entity string) ([]Record, error) {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return nil, err
+	}
+	prefix := p.subject(subject.Escape(entity) + ".p.")
+	subjects, err := api.Subjects(ctx, p.js, p.stream(), prefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	var all []Record
+	for subj := range subjects {
+		id, err := subject.Unescape(strings.TrimPrefix(subj, prefix))
+		if err != nil {
+			continue
+		}
+		switch e, err := p.current(ctx, strings.TrimPrefix(subj, p.subject(""))); {
+		case err == nil && !e.gone:
+			all = append(all, recordOf(id, e))
+		case err != nil && !errors.Is(err, natsjs.ErrMsgNotFound):
+			return nil, p.explain(err, "list what %s has learned", entity)
+		}
+	}
+	sorted.By(all, func(a, b Record) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all, nil
+}
+
 // Swap replaces a pool at one revision, 0 for a new one, or fails with [ErrChanged].
 func (p *Pools) Swap(ctx context.Context, entity, scenario string, pool []byte, revision uint64) (uint64, error) {
 	return p.swapSDSI(ctx, entity, "p", scenario, pool, revision)
@@ -123,13 +154,15 @@ func (p *Pools) SwapOptOuts(ctx context.Context, entity string, clients []byte, 
 	return p.swapSDSI(ctx, entity, "o", optOuts, clients, revision)
 }
 
-// sdsiRecord returns a record and its revision; revision 0 if there is none.
+// sdsiRecord returns a record and its revision; revision 0 if there is none. It returns what the
+// stream's leader has: a worker that reads a pool from one replica, and then an older list of
+// opt-outs from another, would learn from a client that has opted out.
 func (b *kvBucket) sdsiRecord(ctx context.Context, entity, kind, id string) ([]byte, uint64, error) {
 	key, err := sdsiKey(entity, kind, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	e, err := b.last(ctx, key)
+	e, err := b.current(ctx, key)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return nil, 0, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 func TestAVersionOfATemplateIsWrittenOnce(t *testing.T) {
@@ -121,5 +122,33 @@ func TestManyTemplatesAreListed(t *testing.T) {
 	}
 	if list, err := pools.List(ctx, "agent.flights"); err != nil || len(list) != 1 || string(list[0].Value) != "z" {
 		t.Errorf("the pools: %v, %v", list, err)
+	}
+}
+
+// What replicas say that lag behind is no answer: a worker would learn from a client that has
+// opted out.
+func TestAnOptOutIsReadAlthoughReplicasLagBehind(t *testing.T) {
+	t.Parallel()
+	js, ctx := start(t), t.Context()
+	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketSDSI}})
+	pools := jetstream.NewPools(js, subject.Map{})
+	if _, err := pools.SwapOptOuts(ctx, "agent.flights", []byte("client"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pools.Swap(ctx, "agent.flights", "lunch", []byte("fish"), 0); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Lag(t, js.Conn(), "KV_aee_sdsi", func(get int) bool { return get%3 != 0 })
+	if raw, _, err := pools.OptOuts(ctx, "agent.flights"); string(raw) != "client" || err != nil {
+		t.Errorf("the opt-outs: %q, %v", raw, err)
+	}
+	if raw, _, err := pools.Get(ctx, "agent.flights", "lunch"); string(raw) != "fish" || err != nil {
+		t.Errorf("a pool: %q, %v", raw, err)
+	}
+	if raw, revision, err := pools.OptOuts(ctx, "agent.trains"); raw != nil || revision != 0 || err != nil {
+		t.Errorf("the opt-outs of another agent: %q, %d, %v", raw, revision, err)
+	}
+	if all, err := pools.Current(ctx, "agent.flights"); err != nil || len(all) != 1 || all[0].ID != "lunch" || string(all[0].Value) != "fish" {
+		t.Errorf("all pools: %+v, %v", all, err)
 	}
 }

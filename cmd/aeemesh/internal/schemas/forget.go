@@ -84,7 +84,11 @@ func forget(ctx context.Context, a *session.App, pools *jetstream.Pools, entity,
 // some. After an opt-out it stores each pool again, even one without data of the client, so that
 // no worker can store older counts before it has read the opt-out.
 func forgetIn(ctx context.Context, pools *jetstream.Pools, entity, client string, optedOut bool) (gone []*stock, err error) {
-	all, unread := readPools(ctx, pools, entity, "") // the client is removed from the readable pools all the same
+	records, err := pools.Current(ctx, entity)
+	if err != nil {
+		return nil, session.LaneError(err)
+	}
+	all, unread := decodePools(records, "") // the client is removed from the readable pools all the same
 	had := map[*stock]bool{}
 	changed, err := changePools(ctx, pools, entity, all, func(s *stock, now time.Time) error {
 		had[s] = s.Forget(evolve.Client(client), now)

@@ -61,7 +61,11 @@ func readPools(ctx context.Context, pools *jetstream.Pools, entity, scenario str
 	if err != nil {
 		return nil, session.LaneError(err)
 	}
-	var all []*stock
+	return decodePools(records, scenario)
+}
+
+// decodePools is readPools for records that were read.
+func decodePools(records []jetstream.Record, scenario string) (all []*stock, err error) {
 	var bad []error
 	for _, r := range records {
 		s := &stock{id: r.ID, revision: r.Revision}

@@ -101,6 +101,38 @@ func TestAnOptOutChangesEachPool(t *testing.T) {
 	}
 }
 
+// A replica that lags behind does not have a pool that a worker has just stored.
+func TestAnOptOutChangesAPoolThatAReplicaLacks(t *testing.T) {
+	t.Parallel()
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Only: []string{jetstream.BucketSDSI}}); err != nil {
+		t.Fatal(err)
+	}
+	pools := jetstream.NewPools(js, subject.Map{})
+	p, err := evolve.New(evolve.Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := p.Encode(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := pools.Swap(t.Context(), "agent.ferries", "ferry", raw, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Lag(t, js.Conn(), "KV_aee_sdsi", func(get int) bool { return get < 3 })
+	if _, err := forgetIn(t.Context(), pools, "agent.ferries", "agent.ada", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, now, err := pools.Get(t.Context(), "agent.ferries", "ferry"); err != nil || now <= before {
+		t.Errorf("the pool is at revision %d, as before: %v", now, err)
+	}
+}
+
 // Tables that are cut say how much more there is, and what no row of them shows is noted all the same.
 func TestStatsSayHowMuchTheyLeaveOut(t *testing.T) {
 	t.Parallel()
