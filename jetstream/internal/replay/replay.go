@@ -134,9 +134,19 @@ func (r *reader) wait(ctx context.Context) error {
 const followSoon = 20 * time.Millisecond
 
 // rewind goes back in a stream that was recreated, or restored from an older copy: there a message
-// that is newer than the last one read has a sequence that was already read.
+// that is newer than the last one read has a sequence that was already read. A stream that still has
+// the last one read is the same: its clock may have been set back, so that an earlier message of it
+// is newer.
 func (r *reader) rewind(ctx context.Context, p *part) error {
 	if !p.doubt {
+		return nil
+	}
+	known, err := api.Direct(ctx, r.js, p.stream, map[string]any{"seq": p.after, "next_by_subj": p.filter, "batch": 1})
+	if err != nil {
+		return err
+	}
+	if len(known.Messages) > 0 && known.Messages[0].Seq == p.after && known.Messages[0].Time.Equal(p.time) {
+		p.doubt = false
 		return nil
 	}
 	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"start_time": p.time.Add(1).UTC(), "next_by_subj": p.filter, "batch": 1})
