@@ -72,8 +72,8 @@ func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 }
 
 // current is like last, and reads until a replica answers that has what the stream's leader has.
-// For a user who may not write the key any replica's answer counts, because the leader does not
-// tell.
+// Where the leader does not tell, any replica's answer counts: to a user who may not write the key,
+// and, while the account has no storage left, to one who may not read the whole bucket.
 func (b *kvBucket) current(ctx context.Context, key string) (kvEntry, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
@@ -83,7 +83,11 @@ func (b *kvBucket) current(ctx context.Context, key string) (kvEntry, error) {
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return e, err
 		}
-		switch last, asked := api.LastSequence(ctx, b.stream(), api.KeyPrefix(b.js)+b.subject(key), b.subject(key), ask); {
+		last, asked := api.LastSequence(ctx, b.stream(), api.KeyPrefix(b.js)+b.subject(key), b.subject(key), ask)
+		if api.UsedUp(asked) {
+			last, asked = api.LeaderLast(ctx, b.js, b.stream(), b.subject(key))
+		}
+		switch {
 		case asked == nil && last <= e.revision, errors.Is(asked, ErrDenied):
 			return e, err
 		case asked != nil:

@@ -51,7 +51,7 @@ type States struct {
 	collected time.Time // when orphaned objects were last collected
 
 	bucket atomic.Pointer[bucketFacts]
-	denied denial.Recent // questions to the leader, by entity
+	denied denial.Recent // questions to the leader: by entity, and the requests for messages
 
 	uploads uploads
 

@@ -22,7 +22,8 @@ import (
 //
 // If the bucket has several replicas, any of them may answer the read. Then current first asks the
 // leader for the sequence of the key's last message, and reads until a replica has it. For a user
-// without permission to ask, the answer of any replica counts.
+// without permission to ask, the answer of any replica counts. In an account that is full the leader
+// answers only users who may read the whole bucket.
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
@@ -33,16 +34,14 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	if bucket.single || s.denied.Has(entityOf(key)) {
 		return s.read(ctx, key)
 	}
-	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
-	least, err := api.LastSequence(ctx, s.stream, s.pub+key, s.pattern(key), ask)
-	if errors.Is(err, ErrDenied) {
-		s.denied.Add(entityOf(key))
-		return s.read(ctx, key)
-	}
-	if err != nil {
-		return stateMessage{}, err
-	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		least, err := s.lastOfLeader(ctx, key) // again each time: the run may have been deleted
+		if errors.Is(err, ErrDenied) {
+			return s.read(ctx, key)
+		}
+		if err != nil {
+			return stateMessage{}, err
+		}
 		m, err := s.read(ctx, key)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.last >= least {
 			return m, err
@@ -50,10 +49,28 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if !pause.For(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
-		if least, err = api.LastSequence(ctx, s.stream, s.pub+key, s.pattern(key), ask); err != nil { // it may have been deleted
-			return stateMessage{}, err
-		}
 	}
+}
+
+// leaderGets stands for requests for messages to the leader in [States.denied]. It is no entity.
+const leaderGets = "$JS.API.STREAM.MSG.GET"
+
+// lastOfLeader asks the leader for the sequence of a key's last message. It fails with [ErrDenied]
+// if the leader does not tell this user.
+func (s *States) lastOfLeader(ctx context.Context, key string) (uint64, error) {
+	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
+	last, err := api.LastSequence(ctx, s.stream, s.pub+key, s.pattern(key), ask)
+	denied := entityOf(key)
+	if api.UsedUp(err) {
+		if denied = leaderGets; s.denied.Has(leaderGets) {
+			return 0, ErrDenied
+		}
+		last, err = api.LeaderLast(ctx, s.js, s.stream, s.pattern(key))
+	}
+	if errors.Is(err, ErrDenied) {
+		s.denied.Add(denied)
+	}
+	return last, err
 }
 
 // entityOf returns a key without its last token, which is the run.

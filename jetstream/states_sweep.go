@@ -426,6 +426,9 @@ func (s *States) references(ctx context.Context, key string) (map[string]bool, e
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return nil, api.Explain(s.js.Conn(), err, "look for references of %s", key)
 		}
+		if s.denied.Has(leaderGets) {
+			return nil, fmt.Errorf("look for references of %s: the leader tells nothing while there is no storage: %w", key, ErrDenied)
+		}
 		names, seen := map[string]bool{}, uint64(0)
 		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.pattern(key), 1, time.Time{}) {
 			if err != nil {

@@ -80,7 +80,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case HasNoRoom(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
-	case HasCode(err, AccountExceeded, jsNotEnoughStorage):
+	case UsedUp(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrAccountFull, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)

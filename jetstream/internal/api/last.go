@@ -47,6 +47,21 @@ func LastSequence(ctx context.Context, stream, subject, pattern string, ask func
 	}
 }
 
+// UsedUp reports whether [LastSequence] failed because the account, or the server, has no storage
+// left: then the leader of a replicated stream refuses a message before it looks at the sequence
+// that the message expects.
+func UsedUp(err error) bool { return HasCode(err, AccountExceeded, jsNotEnoughStorage) }
+
+// LeaderLast is [LastSequence] by a request for the last message, which needs permission for
+// $JS.API.STREAM.MSG.GET.<stream>.
+func LeaderLast(ctx context.Context, js natsjs.JetStream, stream, pattern string) (uint64, error) {
+	m, err := LeaderGet(ctx, js, stream, map[string]any{"last_by_subj": pattern})
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return 0, nil
+	}
+	return m.Seq, err
+}
+
 // unreachable is a sequence that no stream reaches.
 var unreachable = []string{strconv.FormatInt(math.MaxInt64, 10)}
 

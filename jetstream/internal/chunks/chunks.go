@@ -160,13 +160,14 @@ func (s *Store) readChunks(ctx context.Context, o state.Object, from int, size i
 // not ask: who may neither write the chunk nor read all of the stream.
 func (s *Store) exists(ctx context.Context, subj string) (bool, error) {
 	last, err := api.LastSequence(ctx, s.Stream(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), m) })
-	if errors.Is(err, api.ErrDenied) {
-		var m api.Message
-		m, err = api.LeaderGet(ctx, s.js, s.Stream(), map[string]any{"last_by_subj": subj})
-		last = m.Seq
-	}
-	if errors.Is(err, api.ErrDenied) || errors.Is(err, natsjs.ErrMsgNotFound) {
-		return false, nil
+	if denied := errors.Is(err, api.ErrDenied); denied || api.UsedUp(err) {
+		asked := err
+		switch last, err = api.LeaderLast(ctx, s.js, s.Stream(), subj); {
+		case errors.Is(err, api.ErrDenied) && denied:
+			return false, nil
+		case errors.Is(err, api.ErrDenied):
+			err = asked
+		}
 	}
 	return last > 0, err
 }
