@@ -43,8 +43,14 @@ func options(c *Config) (*server.Options, error) {
 	set(&opts.SyncAlways, c.SyncAlways)
 	set(&opts.MaxPayload, c.MaxPayload)
 	set(&opts.Authorization, c.Token)
+	if len(c.Users) > 0 {
+		opts.Users = nil // the file's
+	}
 	for _, u := range c.Users {
 		opts.Users = append(opts.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: u.Permissions.server()})
+	}
+	if len(c.Nkeys) > 0 {
+		opts.Nkeys = nil
 	}
 	for _, u := range c.Nkeys {
 		opts.Nkeys = append(opts.Nkeys, &server.NkeyUser{Nkey: u.Public})

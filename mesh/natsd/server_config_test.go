@@ -50,6 +50,49 @@ func TestConfigFileWithFieldsOnTop(t *testing.T) {
 	}
 }
 
+// Users in the Config replace the file's, and nkeys its nkeys.
+func TestUsersReplaceThoseOfTheConfigFile(t *testing.T) {
+	t.Parallel()
+	nkey := func() (public string, option nats.Option) {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if public, err = pair.PublicKey(); err != nil {
+			t.Fatal(err)
+		}
+		return public, nats.Nkey(public, pair.Sign)
+	}
+	public, nkeyOfFile := nkey()
+	other, nkeyOfField := nkey()
+	userOfFile, userOfField := nats.UserInfo("a", "b"), nats.UserInfo("c", "d")
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte("authorization { users: [{user: a, password: b}, {nkey: "+public+"}] }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		config   natsd.Config
+		accepted []nats.Option
+		refused  []nats.Option
+	}{
+		"none":  {natsd.Config{}, []nats.Option{userOfFile, nkeyOfFile}, []nats.Option{userOfField, nkeyOfField}},
+		"users": {natsd.Config{Users: []natsd.User{{Name: "c", Password: "d"}}}, []nats.Option{userOfField, nkeyOfFile}, []nats.Option{userOfFile}},
+		"nkeys": {natsd.Config{Nkeys: []natsd.NkeyUser{{Public: other}}}, []nats.Option{userOfFile, nkeyOfField}, []nats.Option{nkeyOfFile}},
+	} {
+		c.config.ConfigFile, c.config.Port = file, natsd.RandomPort
+		srv := natstest.Run(t, c.config)
+		for i, as := range c.accepted {
+			natstest.Conn(t, srv, as)
+			if i < len(c.refused) {
+				if nc, err := nats.Connect(srv.ClientURL(), c.refused[i]); !errors.Is(err, nats.ErrAuthorization) {
+					t.Errorf("%s: a client %d that is not among them: %v", name, i, err)
+					nc.Close()
+				}
+			}
+		}
+	}
+}
+
 func TestUsersNkeysAndPermissions(t *testing.T) {
 	t.Parallel()
 	user, err := nkeys.CreateUser()
