@@ -104,6 +104,49 @@ func TestADocumentThatReplicasLackIsNotGone(t *testing.T) {
 	}
 }
 
+// A store that was restored from copies, those of the records before those of the documents, may lack
+// documents of old revisions.
+func TestTheHistoryHasRevisionsWhoseDocumentIsGone(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	id, rev, revisions := state.ID{Entity: "agent.x", Run: "r"}, uint64(0), []uint64{}
+	doc := func(i int) []byte { return bytes.Repeat([]byte{byte('a' + i)}, jetstream.MaxInline+1) }
+	for i := range 3 {
+		rev = putRun(t, s, id, rev, doc(i), jetstream.Note{})
+		revisions = append(revisions, rev)
+	}
+	lose := func(rev uint64) {
+		records, err := js.Stream(testContext(t), "KV_aee_state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := records.GetMsg(testContext(t), rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, _ := jetstream.ObjectOf(m.Header)
+		objects, err := js.Stream(testContext(t), "OBJ_aee_state_objects")
+		if err == nil {
+			err = objects.Purge(testContext(t), natsjs.WithPurgeSubject("$O.aee_state_objects.C."+strings.ReplaceAll(object.Name, "/", ".")+".*"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose(revisions[0])
+	history, err := s.History(testContext(t), id)
+	if err != nil || len(history) != 3 || !bytes.Equal(history[1].Data, doc(1)) || !bytes.Equal(history[2].Data, doc(2)) {
+		t.Fatalf("%d revisions, %v", len(history), err)
+	}
+	if _, err := (state.Codec{}).DecodeRecord(history[0]); err == nil || history[0].Revision != revisions[0] {
+		t.Errorf("the first is of revision %d and has %d bytes, %v", history[0].Revision, len(history[0].Data), err)
+	}
+	lose(revisions[2])
+	if history, err := s.History(testContext(t), id); err == nil {
+		t.Errorf("without the newest document: %d revisions", len(history))
+	}
+}
+
 func purgeAll(t *testing.T, js natsjs.JetStream, name string) {
 	t.Helper()
 	stream, err := js.Stream(testContext(t), name)

@@ -101,7 +101,8 @@ func damaged(err error) bool {
 	return errors.Is(err, chunks.ErrGone) || errors.Is(err, chunks.ErrOther) || errors.Is(err, state.ErrInvalid)
 }
 
-// History returns the checkpoints of a run, see [state.Store].
+// History returns the checkpoints of a run, see [state.Store]. Of an old one whose document is lost,
+// or is another one, it returns what the bucket has, as [States.List] does.
 func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, error) {
 	if err := checkID(ctx, id); err != nil {
 		return nil, fmt.Errorf("get history of run: %w", err)
@@ -150,11 +151,23 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 	}
 }
 
+// records returns the checkpoints in messages. Of a damaged one that is not the newest it returns
+// what the bucket has: the others are of use without it. It reads several documents at once, because
+// it takes most of a second to find out that one is lost.
 func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]state.Record, error) {
-	records := make([]state.Record, len(all))
+	records, errs := make([]state.Record, len(all)), make([]error, len(all))
+	var reading sync.WaitGroup
+	free := make(chan struct{}, 16)
 	for i, m := range all {
-		var err error
-		if records[i], err = s.record(ctx, id, stateMessage{Message: m, last: m.Seq}); err != nil {
+		free <- struct{}{}
+		reading.Go(func() {
+			records[i], errs[i] = s.record(ctx, id, stateMessage{Message: m, last: m.Seq})
+			<-free
+		})
+	}
+	reading.Wait()
+	for i, err := range errs {
+		if err != nil && (i == len(all)-1 || !damaged(err)) {
 			return nil, err
 		}
 	}

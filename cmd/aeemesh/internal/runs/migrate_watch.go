@@ -103,6 +103,9 @@ func (m *movement) learn(history []state.Record) {
 // phase prints the phase of one record; newest says that no record follows it.
 func (m *movement) phase(rec state.Record, newest bool) error {
 	c, err := m.runs.decode(rec)
+	if err != nil && !newest {
+		return nil // its document may be lost
+	}
 	if err != nil {
 		return err
 	}
