@@ -50,7 +50,11 @@ looks at the whole mesh and changes nothing, --operator for one who operates it.
 
 Each user has a prefix of reply subjects of its own, which commands derive from
 the entity; --inbox-prefix names another one. A worker's permissions end at its
-own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
+own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
+
+--js-domain is for users of a server outside that domain, such as a leaf node,
+who give it to their commands. A server of the domain itself checks the names
+without it.`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable
@@ -61,6 +65,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
   aeemesh auth perms agent.reviewer agent.writer --sender --from human.ada --durable
   aeemesh auth perms --viewer --from human.eve
   aeemesh auth perms --operator --from human.ops
+  aeemesh auth perms agent.reviewer --durable --js-domain hub
 
   # then:
   nats-server -c nats.conf      # with the text in users: [{user: reviewer, …}]
@@ -78,6 +83,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
 			if err != nil {
 				return err
 			}
+			p = p.InDomain(a.Conn.Domain)
 			switch {
 			case a.Term.JSON:
 				return a.Term.Object(p)
