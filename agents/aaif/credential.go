@@ -123,11 +123,11 @@ func urlCredential(raw string) (what string, found bool) {
 	authority, _, _ := strings.Cut(rest, "/")
 	authority, _, _ = strings.Cut(authority, "?")
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, password, ok := strings.Cut(authority[:i], ":")
-		if ok && password != "" && !placeholder(password) {
+		user, password, _ := strings.Cut(authority[:i], ":")
+		if !placeholder(password) {
 			return "a password in a URL", true
 		}
-		if !ok && looksRandom(user) {
+		if unused(password) && looksRandom(user) {
 			return "a token in a URL", true
 		}
 	}
@@ -155,6 +155,10 @@ func urlCredential(raw string) (what string, found bool) {
 	}
 	return "", false
 }
+
+// unused reports whether a password in a URL stands for none: some services take a token as the
+// user name, and an empty password or any, such as X.
+func unused(password string) bool { return strings.Trim(password, "xX") == "" }
 
 // weakQueryNames are parameters that hold credentials in some APIs and harmless
 // values in others.

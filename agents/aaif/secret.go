@@ -94,13 +94,13 @@ var endpointFields = map[string]bool{
 }
 
 // hasUser reports whether a URL contains a user name without a password, or any
-// name with a password, other than placeholders.
+// name with a password, other than placeholders. An unused password is none.
 func hasUser(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || u.User == nil {
 		return false
 	}
-	if password, ok := u.User.Password(); ok {
+	if password, _ := u.User.Password(); !unused(password) {
 		return !placeholder(password)
 	}
 	return !placeholder(u.User.Username())

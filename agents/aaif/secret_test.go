@@ -113,6 +113,14 @@ func TestSecretNames(t *testing.T) {
 		`{"agent": {"model": {"base_url": "http://user:pw@localhost:8080/v1"}}}`,
 		`{"agent": {"telemetry": {"otlp_endpoint": "http://user:pw@otel:4317"}}}`,
 
+		// Some services take a token as the user name, and an empty password or any.
+		`{"agent": {"tools": [{"endpoint": "https://Zk3mP9qLx7RtVb2N:@host.example/"}]}}`,
+		`{"agent": {"tools": [{"endpoint": "https://Zk3mP9qLx7RtVb2N:X@host.example/"}]}}`,
+		`{"agent": {"tools": [{"endpoint": "https://Zk3mP9qLx7RtVb2N:x@host.example/"}]}}`,
+		`{"agent": {"tools": [{"endpoint": "https://adam:@host.example/"}]}}`,
+		`{"agent": {"instructions": "Call https://Zk3mP9qLx7RtVb2N:@host.example/ first."}}`,
+		`{"agent": {"instructions": "Call https://Zk3mP9qLx7RtVb2N:X@host.example/ first."}}`,
+
 		// A sign or a word of placeholders does not make a placeholder of it.
 		`{"agent": {"tools": [{"endpoint": "https://bot:Pa$$w0rd2024@internal.example/api"}]}}`,
 		`{"agent": {"tools": [{"endpoint": "https://bot:example2024@internal.example/api"}]}}`,
@@ -166,6 +174,9 @@ func TestSecretNames(t *testing.T) {
 		`{"agent": {"tools": [{"auth": {"vault_ref": {"path": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/agents/sendgrid-AbCdEf", "key": "api_key"}}}]}}`,
 		`{"agent": {"tools": [{"endpoint": "https://api.example/v1/{id}?token={token}&page=2"}]}}`,
 		`{"agent": {"tools": [{"endpoint": "https://{user}@host.example/"}]}}`,
+		`{"agent": {"tools": [{"endpoint": "https://{token}:@host.example/"}]}}`,
+		`{"agent": {"tools": [{"endpoint": "https://$TOKEN:x@host.example/"}]}}`,
+		`{"agent": {"instructions": "Call https://adam:@host.example/ first."}}`,
 		`{"agent": {"tools": [{"endpoint": "mcp://files/read"}]}}`,
 		`{"agent": {"model": {"preferred": "anthropic/claude-3-5-sonnet-20241022", "base_url": "https://llm.example/v1"}}}`,
 		`{"agent": {"context": [{"value": "see https://docs.example/guide?key=intro#auth and mail a@b.example"}]}}`,
