@@ -73,12 +73,24 @@ func Credential(text string) (what string, found bool) {
 	}
 	if strings.Contains(text, "://") {
 		for _, raw := range urlInText.RE().FindAllString(text, -1) {
-			if what, found := urlCredential(raw); found {
+			if what, found := urlCredential(withoutPunctuation(raw)); found {
 				return what, true
 			}
 		}
 	}
 	return "", false
+}
+
+// withoutPunctuation returns a URL without the punctuation of the text around it. Full stops that
+// stand for a part that was left out stay.
+func withoutPunctuation(raw string) string {
+	for {
+		raw = strings.TrimRight(raw, "`)],:;!?*\\")
+		if !strings.HasSuffix(raw, ".") || strings.HasSuffix(raw, "...") {
+			return raw
+		}
+		raw = raw[:len(raw)-1]
+	}
 }
 
 // longestWord is the length of the longest run without white space.
@@ -189,8 +201,8 @@ func secretName(name string) nameClass {
 
 var (
 	// filled is one or more references to values, such as ${NAME}, {name}, {{ name }}, <your key>
-	// and {user}.{key}; or $NAME, $.path, env:NAME, vault:path.
-	filled = pattern.Of(`^(?:(?:\$?\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>)[-_.:]?)+$|^\$(?:[A-Za-z_]\w*|(?:\.\w+|\[\w+\])+)$|^(?:env|vault):[\w./-]+$`)
+	// and {user}.{key}; or $NAME, $name.path, $.path[*], env:NAME, vault:path.
+	filled = pattern.Of(`^(?:(?:\$?\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>)[-_.:]?)+$|^\$(?:[A-Za-z_]\w*|\.\w+|\[\w+\])(?:\.\w+|\[(?:\w+|\*)\])*$|^(?:env|vault):[\w./-]+$`)
 	// sample is a word for a placeholder: yourpassword, EXAMPLE.
 	sample = pattern.Of(`^(?i:(?:your|example|dummy|placeholder|changeme|redacted)(?:api|access|auth|client|secret|private|password|passwd|pass|token|key|user|name|id|value|here)*)$`)
 )
