@@ -143,6 +143,9 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	started := v.cfg.Now()
 	mount, version := v.mounted(ref)
 	got, err := v.read(ctx, ref)
+	if err == nil {
+		v.permitted(ref.Path)
+	}
 	if errors.Is(err, secret.ErrDenied) {
 		if v.doubt(ref.Path, started) {
 			got, err = v.read(ctx, ref)

@@ -29,6 +29,7 @@ type double struct {
 	asked  []string
 	down   bool
 	closed bool // logins are refused for a while
+	opened bool // nothing is denied any more
 	other  bool // both engines have got the other version
 }
 
@@ -84,7 +85,7 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		login(token == "" && body["role_id"] == roleID && body["secret_id"] == secretID)
 	case path == "auth/k8s/login":
 		login(token == "" && body["role"] == "aeemesh" && body["jwt"] == jwt)
-	case !d.tokens[token], strings.Contains(path, "denied"):
+	case !d.tokens[token], !d.opened && strings.Contains(path, "denied"):
 		fail(403, "permission denied for token "+token)
 	case d.other && strings.HasPrefix(path, "sys/internal/ui/mounts/secret/"):
 		answer(map[string]any{"path": "secret/", "type": "kv", "options": nil})
@@ -115,6 +116,8 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} else {
 			fail(404)
 		}
+	case path == "secret/data/denied":
+		answer(map[string]any{"data": map[string]any{"value": secrettest.PlainValue}, "metadata": map[string]any{"version": 1}})
 	case path == "secret/data/map":
 		answer(map[string]any{"data": map[string]any{secrettest.MemberKey: secrettest.MemberValue, "n": 42}, "metadata": map[string]any{"version": 1}})
 	case path == "team/old/plain":
@@ -324,6 +327,30 @@ func TestADeniedEntryCostsFewLogins(t *testing.T) {
 	if _, err := v.Read(t.Context(), ref("secret/plain", "", "")); err != nil {
 		t.Errorf("another entry: %v", err)
 	}
+}
+
+// An entry that was denied once and is permitted now is read with a new token when the old one is
+// revoked, however old that was.
+func TestAnEntryThatWasDeniedOnce(t *testing.T) {
+	t.Parallel()
+	d, now := start(t), time.Unix(1_800_000_000, 0)
+	cfg := logins["approle"]
+	cfg.Now = func() time.Time { return now }
+	v := open(t, d, cfg)
+	read := func(path string, want error) {
+		t.Helper()
+		if _, err := v.Read(t.Context(), ref(path, "", "")); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	read("secret/plain", nil)
+	now = now.Add(20 * time.Minute)
+	read("secret/denied", secret.ErrDenied)
+	d.opened = true
+	read("secret/denied", nil)
+	d.tokens = map[string]bool{} // revoked
+	now = now.Add(time.Minute)
+	read("secret/denied", nil)
 }
 
 func TestALoginThatFails(t *testing.T) {

@@ -174,6 +174,13 @@ func (v *Vault) doubt(path string, used time.Time) bool {
 	return true
 }
 
+// permitted notes that a path was read, so that its next denial is taken for the token's.
+func (v *Vault) permitted(path string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.denied, path)
+}
+
 // after returns the error of a read that followed a doubt. While logins fail, a denial says nothing
 // of what a new token would be permitted, so it becomes the login's error.
 func (v *Vault) after(ref aaif.VaultRef, err error) error {
