@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // frames is a connection that carries one message per frame: a pipe or a
@@ -126,7 +127,8 @@ func decode(frame []byte) ([]jsonrpc.Message, error) {
 	return out, nil
 }
 
-// Write sends a message. If ctx ends meanwhile it returns, and the message is still sent.
+// Write sends a message. If ctx ends meanwhile it returns, and the message is still sent, with a
+// cancellation of its call behind it: the SDK's own is not sent if it has to wait for long.
 func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(message)
 	if err != nil {
@@ -147,6 +149,9 @@ func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 		if call, _ := ctx.Value(noteOfCall{}).(*note); err == nil {
 			call.send()
 		}
+		if late := cancellation(ctx, message); err == nil && late != nil {
+			err = c.write(ctx, late)
+		}
 		done <- err
 	}()
 	select {
@@ -155,6 +160,24 @@ func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// cancellation returns the message that cancels a call whose ctx has ended, or nil. A client must
+// not cancel initialize.
+func cancellation(ctx context.Context, message jsonrpc.Message) []byte {
+	call, ok := message.(*jsonrpc.Request)
+	if ctx.Err() == nil || !ok || !call.IsCall() || call.Method == "initialize" {
+		return nil
+	}
+	params, err := json.Marshal(sdk.CancelledParams{Reason: ctx.Err().Error(), RequestID: call.ID.Raw()})
+	if err != nil {
+		return nil
+	}
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+	if err != nil {
+		return nil
+	}
+	return data
 }
 
 // end closes the frames, and waits for the message that is being sent.

@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // A program that has read only a part of a message takes the next one for its rest. Its session ends
@@ -42,6 +44,68 @@ func TestHalfAMessageEndsTheSession(t *testing.T) {
 		_ = p.close()
 	}
 	<-p.ended
+}
+
+// slowFrames are frames whose peer has read a message when it is received from got.
+type slowFrames struct {
+	frames
+	begins, got chan string
+}
+
+func (f *slowFrames) write(_ context.Context, message []byte) error {
+	f.begins <- string(message)
+	f.got <- string(message)
+	return nil
+}
+
+// A call that is given up while its message is being sent is cancelled behind it, however long that
+// takes: the SDK sends its own cancellation within five seconds or never.
+func TestACallThatIsGivenUpWhileItIsSentIsCancelled(t *testing.T) {
+	t.Parallel()
+	f := &slowFrames{begins: make(chan string, 10), got: make(chan string)}
+	c := newConn(f, 1<<20, slog.New(slog.DiscardHandler))
+	write := func(ctx context.Context, id any, method string) <-chan error {
+		r := &jsonrpc.Request{Method: method, Params: json.RawMessage(`{}`)}
+		if id != nil {
+			r.ID, _ = jsonrpc.MakeID(id)
+		}
+		done := make(chan error, 1)
+		go func() { done <- c.Write(ctx, r) }()
+		return done
+	}
+	for _, test := range []struct {
+		id       any
+		method   string
+		canceled string
+	}{
+		{float64(7), "tools/call", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context canceled","requestId":7}}`},
+		{"a", "tools/list", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context canceled","requestId":"a"}}`},
+		{float64(8), "initialize", ""}, // a client must not cancel it
+		{nil, "notifications/progress", ""},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := write(ctx, test.id, test.method)
+		<-f.begins
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", test.method, err)
+		}
+		next := write(t.Context(), float64(9), "ping")
+		<-f.got
+		between := ""
+		for got := <-f.got; !strings.Contains(got, `"ping"`); got = <-f.got {
+			between += got
+		}
+		if between != test.canceled {
+			t.Errorf("%s: between its message and the next one: %s", test.method, between)
+		}
+		for len(f.begins) > 0 {
+			<-f.begins
+		}
+		if err := <-next; err != nil {
+			t.Errorf("%s: the next message: %v", test.method, err)
+		}
+	}
 }
 
 // A WebSocket waits for a server that works on a call, and for no other.
