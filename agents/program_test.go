@@ -358,6 +358,26 @@ func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// Nor does a task that waits already go on waiting when the program turns out not to start.
+func TestATaskDoesNotWaitForAProgramThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "bot")
+	if err := os.WriteFile(file, []byte("print('hello')\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := newProgram(t, "", func(c *program.Config) {
+		c.Command, c.StartWait = []string{file}, time.Hour
+		c.RestartMin, c.RestartMax = 200*time.Millisecond, 200*time.Millisecond
+	})
+	w.hostProgram(p, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if got := w.send(entity, do("echo", "x"), sending{ctx: ctx}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.FromPeer() {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

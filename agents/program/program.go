@@ -83,7 +83,7 @@ type Program struct {
 	mu       sync.Mutex
 	state    lifeState
 	proc     *process      // while it runs
-	changed  chan struct{} // closed and replaced when state or proc change
+	changed  chan struct{} // closed and replaced when state, proc or failures change
 	started  time.Time     // when proc was started
 	retryAt  time.Time     // when it is restarted, while it is down
 	failures int           // exits in a row that came too soon
@@ -161,6 +161,7 @@ func (p *Program) Check() error {
 func (p *Program) ended(proc *process, err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.wake() // a waiting task may have to give up
 	if proc != nil && (proc.answered.Load() || time.Since(p.started) >= p.cfg.StableAfter) {
 		p.failures = 0
 	}
@@ -178,6 +179,11 @@ func (p *Program) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
+	p.wake()
+}
+
+// wake wakes the goroutines that wait for a change. p.mu is held.
+func (p *Program) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
