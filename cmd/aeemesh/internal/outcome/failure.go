@@ -76,6 +76,9 @@ func AskFailed(ctx context.Context, err error) error {
 // SendFailed describes why a task failed.
 func SendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
+		if NotBegun(err) {
+			return ErrInterrupted
+		}
 		return Hinted(Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
 	}
 	var e *envelope.Error
@@ -83,4 +86,20 @@ func SendFailed(ctx context.Context, err error) error {
 		return Remote(e)
 	}
 	return err
+}
+
+// NotBegun reports whether the error of a live task says that no agent has begun it, as between
+// two tries.
+func NotBegun(err error) bool {
+	var e *envelope.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining:
+		return true
+	case envelope.CodeNoResponders:
+		return !e.FromPeer()
+	}
+	return e.SaysNotBegun()
 }

@@ -112,7 +112,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			stopWondering()
 			if err != nil {
 				failed := await.Unanswered(ctx, s, args[0], err)
-				if plain && errors.Is(ctx.Err(), context.Canceled) {
+				if plain && errors.Is(ctx.Err(), context.Canceled) && !outcome.NotBegun(err) {
 					failed = outcome.Stopped(ctx.Err(), "interrupted; the agent goes on: plain text cannot be cancelled")
 				}
 				return outcome.WithMember(failed, "entity", args[0])

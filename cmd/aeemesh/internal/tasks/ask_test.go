@@ -243,3 +243,30 @@ func TestAFailedQuestionNamesItsAgent(t *testing.T) {
 		}
 	}
 }
+
+// Between two tries no agent has the question: an interrupted command says neither that the agent
+// goes on nor that it was asked to stop.
+func TestACommandThatIsInterruptedBetweenTriesSaysNothingOfTheAgent(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	serveTrams(t, srv, false, func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return nil, envelope.Errorf(envelope.CodeBusy, "later").WithBackoff(time.Hour)
+	})
+	for name, command := range map[string]func(*session.App) *cobra.Command{"ask": askWith, "send": SendCommand} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var out, words natstest.Buffer
+			asked := make(chan error, 1)
+			go func() {
+				asked <- commandUntil(ctx, t, &out, &words, command, name, "--nats", srv.ClientURL(), trams, "hi", "--retries", "1")
+			}()
+			natstest.Eventually(t, "the pause", func() bool { return strings.Contains(words.String(), "E_BUSY: later; try 1 of 1") })
+			interrupt()
+			if err := natstest.Within(t, "the end of the command", asked); err == nil || err.Error() != "interrupted" || outcome.Of(err).Code != outcome.CodeInterrupted {
+				t.Errorf("%v, %+v", err, outcome.Of(err))
+			}
+		})
+	}
+}
