@@ -179,7 +179,6 @@ type publisher struct {
 // keepOn publishes an agent's templates, with pauses, until it has succeeded or ctx ends.
 func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 	for first := true; ; first = false {
-		h.desk.Use(p.store)
 		err := p.publish(ctx, h)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -199,7 +198,7 @@ func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 	}
 }
 
-// publish publishes an agent's templates once.
+// publish publishes an agent's templates once. Its desk uses those of the mesh as soon as it has a place.
 func (p *publisher) publish(ctx context.Context, h *hosted) error {
 	select {
 	case p.places <- struct{}{}:
@@ -207,6 +206,7 @@ func (p *publisher) publish(ctx context.Context, h *hosted) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	h.desk.Use(p.store)
 	ctx, cancel := context.WithTimeout(ctx, p.w.cfg.Wait)
 	defer cancel()
 	added, err := h.desk.Publish(ctx)
