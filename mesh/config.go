@@ -47,7 +47,8 @@ const (
 // Seen is a replay window that all workers of an entity share. Claim records by as the holder
 // of an id, unless a holder was recorded within the window, and returns the recorded holder.
 // Concurrent callers get the same holder. After an error the holder is unknown; after
-// [jetstream.ErrExists] there is one.
+// [jetstream.ErrExists] there is one. A window that may come later has the method
+// KeepsSince() time.Time: claims before that time may not be recorded.
 type Seen interface {
 	Claim(ctx context.Context, entity, id, by string) (holder string, err error)
 }

@@ -113,12 +113,16 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 // id before it moves a live task there. So another user has put the task into the queue.
 //
 // The claim of the worker that moved the task proves this only while the window keeps it, so a
-// message that is older than half the window is accepted. Where the operator does not insist on
-// the window, its worker may have moved a task without a claim.
+// message that is older than half the window is accepted, and so is one that was stored before the
+// window was found. Where the operator does not insist on the window, its worker may have moved a
+// task without a claim.
 func (ds *deliveries) notMoved(ctx context.Context, r *Run, by string) error {
 	n := ds.host.node
 	refusal := requires.ForLane(r.task.required(requires.Lane), true, true, false)
 	if refusal == nil || !n.insistsOnSeen() || ds.clock.now().Sub(r.hold.Stored) >= n.cfg.ReplayWindow/2 {
+		return nil
+	}
+	if late, ok := n.cfg.Seen.(interface{ KeepsSince() time.Time }); ok && ds.clock.local(r.hold.Stored).Before(late.KeepsSince()) {
 		return nil
 	}
 	if retried, err := r.retried(ctx); retried || err != nil {

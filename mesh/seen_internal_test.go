@@ -139,3 +139,65 @@ func TestWhoHasTheIDOfADurableTask(t *testing.T) {
 		})
 	}
 }
+
+// lateWindow is a replay window that keeps nothing until it is found.
+type lateWindow struct {
+	Seen
+	found bool
+	since time.Time
+}
+
+func (s *lateWindow) Claim(ctx context.Context, entity, id, by string) (string, error) {
+	if !s.found {
+		return by, nil
+	}
+	return s.Seen.Claim(ctx, entity, id, by)
+}
+
+func (s *lateWindow) KeepsSince() time.Time { return s.since }
+
+// A live task that was moved to the queue before the mesh's replay window was found begins: the
+// window could not keep the claim of the worker that moved it. One that was queued later does not.
+func TestATaskThatWasMovedBeforeTheReplayWindowWasFoundBegins(t *testing.T) {
+	t.Parallel()
+	lanes, over := make(chan *lane, 1), make(chan struct{})
+	defer close(over)
+	window := &lateWindow{}
+	node, ctx := serveDurable(t, time.Minute, Agent{Entity: "agent.x", Handler: HandlerFunc(func(_ context.Context, task *Task) (json.RawMessage, error) {
+		lanes <- task.Run().lane
+		<-over
+		return json.RawMessage(`{}`), nil
+	})}, func(cfg *Config) { cfg.Seen, cfg.SeenUnsigned = window, true })
+	js, err := natsjs.New(node.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newTask := func() *envelope.Envelope {
+		return envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
+	}
+	if _, err := node.Submit(ctx, newTask(), client.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l := <-lanes
+	window.Seen = seen.New(js, subject.Map{}, time.Minute)
+	for name, test := range map[string]struct {
+		since time.Duration // from when the message was stored to when the window was found
+		want  envelope.Code
+	}{"before": {10 * time.Second, ""}, "after": {-10 * time.Second, envelope.CodeRequires}} {
+		task := newTask()
+		window.found = false
+		if holder, err := window.Claim(ctx, "agent.x", seenKey(task), seenLater+"x"); err != nil || holder != seenLater+"x" {
+			t.Fatal(holder, err)
+		}
+		stored := time.Now()
+		window.found, window.since = true, stored.Add(test.since)
+		r := newRun(l, &Task{Envelope: task, KeyID: "ada", host: l.host}, &hold{Delivery: &jetstream.Delivery{Seq: 77777, Stored: stored, Delivered: 1}})
+		got := envelope.Code("")
+		if err := l.deliveries.firstInMesh(ctx, r); err != nil {
+			got = fault.ForPeer(err).Code
+		}
+		if got != test.want {
+			t.Errorf("stored %s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -96,11 +96,12 @@ type lateSeen struct {
 	log     *slog.Logger
 	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
 	wake    chan struct{}             // the next look is due
+	since   atomic.Int64              // the Unix time of KeepsSince; 0: since always
 
 	mu       sync.Mutex // held by a look
 	settled  bool       // the bucket need not be looked for any more
 	expected bool       // nothing says that there is no bucket
-	told     bool       // it was logged that there is none
+	told     bool       // it was logged that there is none: claims were not recorded
 	pauses   pauses
 }
 
@@ -116,6 +117,16 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 		return "", fmt.Errorf("the bucket of ids: %w: %w", jetstream.ErrUnavailable, known.err)
 	}
 	return s.window.Claim(ctx, entity, id, by)
+}
+
+// KeepsSince returns the time from which on the workers of the mesh record claims: a minute after
+// this one has found the bucket, because others look for it every laneInterval. It is zero if this
+// worker has recorded all its claims.
+func (s *lateSeen) KeepsSince() time.Time {
+	if since := s.since.Load(); since != 0 {
+		return time.Unix(since, 0)
+	}
+	return time.Time{}
 }
 
 // look looks for the bucket once, and returns the pause until the next look; 0: none is needed.
@@ -154,6 +165,9 @@ func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) ti
 		s.settled = true
 		return 0
 	case err == nil:
+		if s.told {
+			s.since.Store(time.Now().Add(2 * laneInterval).Unix())
+		}
 		s.known.Store(new(seenState))
 		level := slog.LevelInfo
 		if before != nil { // it was a warning that this was not known

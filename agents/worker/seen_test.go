@@ -82,6 +82,9 @@ func TestTheReplayWindowIsAskedUntilItAnswers(t *testing.T) {
 	if holder, err := claim(t, cfg, "third"); err != nil || holder != "second" {
 		t.Errorf("an id that was claimed: holder %q, %v", holder, err)
 	}
+	if since := cfg.Seen.(*lateSeen).KeepsSince(); !since.IsZero() { // no claim was made without it
+		t.Errorf("claims are recorded since %v", since)
+	}
 }
 
 // A worker that starts before the bucket exists remembers ids alone, also while JetStream does not
@@ -118,6 +121,10 @@ func TestTheReplayWindowIsUsedWhenItComes(t *testing.T) {
 		if holder, err := claim(t, cfg, by); err != nil || holder != "third" {
 			t.Errorf("with the bucket: holder %q, %v", holder, err)
 		}
+	}
+	// Another worker may find it later.
+	if d := time.Until(cfg.Seen.(*lateSeen).KeepsSince()); d < 30*time.Second || d > time.Minute {
+		t.Errorf("claims are taken for recorded from in %v on", d)
 	}
 }
 
