@@ -390,7 +390,9 @@ func TestModelFailures(t *testing.T) {
 		"rate limited":             {[]modeltest.Turn{fail(model.ErrRateLimited, 5*time.Second)}, want{envelope.CodeRateLimited, true, 5000}},
 		"rate limited after tools": {[]modeltest.Turn{calls(call("1", "lint", `{}`)), fail(model.ErrRateLimited, 5*time.Second)}, want{envelope.CodeUnavailable, true, 5000}},
 		"auth":                     {[]modeltest.Turn{fail(model.ErrAuth, 0)}, want{envelope.CodeModel, false, 0}},
+		"auth, with advice":        {[]modeltest.Turn{fail(model.ErrAuth, 9*time.Second)}, want{envelope.CodeModel, false, 0}},
 		"bad request":              {[]modeltest.Turn{fail(model.ErrBadRequest, 0)}, want{envelope.CodeModel, false, 0}},
+		"bad request, with advice": {[]modeltest.Turn{fail(model.ErrBadRequest, 9*time.Second)}, want{envelope.CodeModel, false, 0}},
 		"too long":                 {[]modeltest.Turn{fail(model.ErrContextTooLong, 0)}, want{envelope.CodeModel, false, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {

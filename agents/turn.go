@@ -279,7 +279,7 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 			words = "no model answered: " + triesText(failed.Tries)
 		}
 		e := envelope.Errorf(code, "%s: %w", words, err)
-		if failed.RetryAfter > 0 { // otherwise the document's retry policy sets the delay
+		if failed.RetryAfter > 0 && failed.Kind.Retryable() { // without it, the document's retry policy sets the delay
 			e = e.WithBackoff(failed.RetryAfter)
 		}
 		return e
