@@ -133,6 +133,8 @@ func (r *report) kind() model.Kind {
 		return model.ErrRateLimited
 	case status >= 500 || status == http.StatusRequestTimeout || status == http.StatusConflict:
 		return model.ErrUnavailable
+	case r.code == "tool_use_failed" || r.code == "json_validate_failed": // Groq's status 400 for an answer of the model that is malformed
+		return model.ErrUnavailable
 	case model.TooLong(names) || model.TooLong(r.message) || status == http.StatusRequestEntityTooLarge:
 		return model.ErrContextTooLong
 	case status >= 400 || strings.Contains(names, "invalid_request"):
