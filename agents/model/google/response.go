@@ -221,11 +221,13 @@ func (t *turn) reason() (model.Finish, error) {
 		return model.FinishContentFilter, nil
 	case finishMalformedCall, finishUnexpectedCall, finishTooManyCalls:
 		return "", model.Errorf(model.ErrUnavailable, "the model made a call that its provider does not pass on: %s", t.finish)
+	case finishMalformed, finishNoSignature:
+		return "", model.Errorf(model.ErrUnavailable, "the provider ended the answer: %s", t.finish)
 	}
 	if calls {
 		return model.FinishToolCalls, nil
 	}
-	if t.finish == finishOther && t.text.Len() == 0 {
+	if t.finish != finishStop && t.text.Len() == 0 { // OTHER, NO_IMAGE, or a reason that is not known here
 		return "", model.Errorf(model.ErrUnavailable, "the model answered nothing: %s", t.finish)
 	}
 	return model.FinishStop, nil
