@@ -246,15 +246,15 @@ func (p *purchase) pay(res *model.Response) {
 	u.ModelCalls++
 	u.InputTokens += res.Usage.InputTokens
 	u.OutputTokens += res.Usage.OutputTokens
-	tokens, cost := res.Usage.InputTokens+res.Usage.OutputTokens, res.Cost
+	tokens, cost := res.Usage.InputTokens+res.Usage.OutputTokens, res.Cost.Believable()
 	switch {
 	case res.Usage == (model.Usage{}) && p.t.budget != (Budget{}): // the provider reports no usage, and the budget still applies
 		answer := int64(estimate(&res.Message))
 		tokens, cost = p.input+answer, p.price.Input.For(p.input).Add(p.price.Output.For(answer))
 		u.EstimatedTokens += tokens
-		u.EstimatedNanoUSD = int64(model.USD(u.EstimatedNanoUSD).Add(cost))
+		u.EstimatedNanoUSD = addCost(u.EstimatedNanoUSD, cost)
 	case res.Priced:
-		u.CostNanoUSD = int64(model.USD(u.CostNanoUSD).Add(res.Cost))
+		u.CostNanoUSD = addCost(u.CostNanoUSD, cost)
 	case res.Usage != (model.Usage{}):
 		u.UnpricedCalls++
 	}
@@ -271,8 +271,12 @@ func (p *purchase) pay(res *model.Response) {
 		u.TreeTokens = total.tokens
 	}
 	if total.cost > 0 {
-		u.TreeCostNanoUSD = int64(total.cost)
+		u.TreeCostNanoUSD = int64(total.cost.Believable())
 	}
+}
+
+func addCost(nano int64, cost model.USD) int64 {
+	return int64(model.USD(nano).Add(cost).Believable())
 }
 
 // toldUsage is a run's usage as it is published on the bus.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/tool"
@@ -73,5 +74,28 @@ func TestUsageThatCannotBeTrue(t *testing.T) {
 		if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.err != nil || got.payload != c.want {
 			t.Errorf("%s: %s, %v", name, got.payload, got.err)
 		}
+	}
+}
+
+// The cost of a usage that makes no sense is believed as far as checkpoints and signed envelopes can
+// hold it.
+func TestACostThatCannotBeTrue(t *testing.T) {
+	t.Parallel()
+	price := model.Price{Known: true, Input: model.Dollar / 400, Output: model.Dollar / 100}
+	cost := func(u model.Usage) (model.USD, bool) {
+		return price.Input.For(u.InputTokens).Add(price.Output.For(u.OutputTokens)), true
+	}
+	lint := calls(call("1", "lint", `{}`))
+	lint.Usage = model.Usage{InputTokens: 1<<63 - 1, OutputTokens: 1<<63 - 1}
+	fake := modeltest.New(lint, modeltest.Turn{Text: "hi", Usage: lint.Usage})
+	a := newAgent(t, doc(t, lintTool), agents.Options{As: "agent.spender", Tools: registry(t, "lint"), Models: func(*aaif.Definition, agents.Options) (model.Model, []aaif.Problem, error) {
+		return agents.Asking(price, cost, agents.Reported("x", fake)), nil, nil
+	}})
+	l := newLane(t)
+	l.host(a, nil)
+	task := l.task(a.Entity, `{"text":"go"}`, "")
+	l.submit(task)
+	if got, want := l.result(task), `{"text":"hi","usage":{"input_tokens":2199023255552,"output_tokens":2199023255552,"cost_usd":1000000}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -76,6 +76,14 @@ func (u USD) Add(v USD) USD {
 	return u + v
 }
 
+// MaxUSD is the largest cost that is accepted as plausible. Each lower one has at most 15 digits,
+// so that signed envelopes can contain it.
+const MaxUSD = 1_000_000 * Dollar
+
+// Believable returns a reported cost, limited to plausible values: not negative, which would
+// increase a budget, and not above [MaxUSD].
+func (u USD) Believable() USD { return min(max(0, u), MaxUSD) }
+
 // For returns the price of n tokens if u is the price of a thousand, rounded to
 // the nearest billionth and at most the maximum of USD. Negative counts cost
 // nothing.
