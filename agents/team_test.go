@@ -112,11 +112,11 @@ func TestImplausibleUsageOfMembersIsBounded(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two"} {
 		w.host(&agents.Agent{Agent: mesh.Agent{Entity: "agent." + name, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
-			return json.RawMessage(`{"text":"a","usage":{"input_tokens":9223372036854775807,"output_tokens":-5}}`), nil
+			return json.RawMessage(`{"text":"a","usage":{"input_tokens":9223372036854775807,"output_tokens":-5,"cost_usd":9223372036.5}}`), nil
 		})}})
 	}
 	w.host(lead(t, `{"pipeline":["agent.one","agent.two"]}`, ""))
-	if got := w.send("agent.lead", `{"text":"zero"}`, sending{}); got.payload != `{"text":"a","usage":{"input_tokens":2199023255552}}` {
+	if got := w.send("agent.lead", `{"text":"zero"}`, sending{}); got.payload != `{"text":"a","usage":{"input_tokens":2199023255552,"cost_usd":1000000}}` {
 		t.Errorf("%s %v", got.payload, got.err)
 	}
 }

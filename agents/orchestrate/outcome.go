@@ -54,7 +54,7 @@ func parts(payload json.RawMessage, final bool) (bare json.RawMessage, used Usag
 	if raw, ok := members["usage"]; ok {
 		_ = json.Unmarshal(raw, &used) // members of an unexpected type count as no usage
 		plausible := model.Usage{InputTokens: used.InputTokens, OutputTokens: used.OutputTokens}.Believable()
-		used.InputTokens, used.OutputTokens, used.CostUSD = plausible.InputTokens, plausible.OutputTokens, max(0, used.CostUSD)
+		used.InputTokens, used.OutputTokens, used.CostUSD = plausible.InputTokens, plausible.OutputTokens, used.CostUSD.Believable()
 	}
 	gone := func(name string) bool { return name == "usage" || reserved[name] && !final }
 	for name := range members {

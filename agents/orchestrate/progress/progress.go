@@ -88,7 +88,7 @@ type Usage struct {
 	CostUSD      model.USD `json:"cost_usd,omitempty"`
 }
 
-// Add returns the sum of both.
+// Add returns the sum of both, with a cost that is [model.USD.Believable].
 func (u Usage) Add(v Usage) Usage {
-	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostUSD.Add(v.CostUSD)}
+	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostUSD.Add(v.CostUSD).Believable()}
 }
