@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -153,5 +154,31 @@ func TestAModelCorrectsJSONThatNothingCanHold(t *testing.T) {
 				t.Errorf("answer %s", got)
 			}
 		})
+	}
+}
+
+// Thoughts of a provider that no checkpoint can hold are left out; the turn counts without them.
+func TestThoughtsThatNothingCanHoldAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]string{"half a pair": `{"text":"\ud83d"}`, "twice": `{"text":"a","text":"b"}`} {
+		for turn, with := range map[string]int{"a call": 0, "the answer": 1} {
+			t.Run(name+", "+turn, func(t *testing.T) {
+				t.Parallel()
+				turns := []model.Message{model.Assistant("", call("1", "find", `{}`)), model.Assistant("done")}
+				turns[with].Provider = json.RawMessage(`{"openai":{"of":"openrouter","members":{"reasoning_details":[` + bad + `]}}}`)
+				var asked atomic.Int32
+				m := model.Func(func(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
+					return &model.Response{Message: turns[min(int(asked.Add(1))-1, 1)], Finish: model.FinishStop}, nil
+				})
+				a := newAgent(t, doc(t, `"tools": [{"name": "find", "description": "Finds."}]`), agents.Options{As: "agent.thinker", Model: m, Tools: registry(t, "find")})
+				l := newLane(t)
+				l.host(a, nil)
+				task := l.task(a.Entity, `{"text":"go"}`, "")
+				l.submit(task)
+				if got := l.result(task); got != `{"text":"done"}` || asked.Load() != 2 {
+					t.Errorf("answer %s after %d turns", got, asked.Load())
+				}
+			})
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -138,7 +140,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 		switch {
 		case err == nil:
 			p.pay(res)
-			l.noteDropped(&req, res)
+			l.receive(task, &req, res)
 			return res, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -180,6 +182,17 @@ func lastOf(routes []string) string {
 	return routes[len(routes)-1]
 }
 
+// receive leaves out of a turn the provider's own data if no checkpoint can hold it, for instance
+// thoughts with half a surrogate pair, and calls noteDropped.
+func (l *loop) receive(task *mesh.Task, req *model.Request, res *model.Response) {
+	l.noteDropped(req, res)
+	if raw := jsontext.Value(res.Message.Provider); len(raw) > 0 && !raw.IsValid() {
+		res.Message.Provider = nil
+		e := task.Envelope
+		l.log.Warn("a provider's own data left out of the turn: no checkpoint can hold it", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "provider", res.Provider, "model", res.Model)
+	}
+}
+
 // noteDropped logs, once for each model that is asked for, which parameters of the document its
 // provider does not take. An endpoint may give its model a new name in each answer.
 func (l *loop) noteDropped(req *model.Request, res *model.Response) {
@@ -210,7 +223,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 		return nil, err
 	}
 	p.pay(res)
-	l.noteDropped(req, res)
+	l.receive(task, req, res)
 	return res, nil
 }
 
