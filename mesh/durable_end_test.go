@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -237,4 +238,49 @@ func TestAResultThatIsNotThereIsLookedForAgain(t *testing.T) {
 	}
 	settle(t, r.nc)
 	equal(t, "looks", len(drained(looks)), 5)
+}
+
+// A staged step that no document can hold is left out when the run ends, or is retried: otherwise
+// each claim would do the work again.
+func TestAStagedStepThatCannotBeStoredIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		loop     string
+		failures int32
+	}{
+		"the end":   {`{"a":1,"a":2}`, 0},
+		"a retry":   {`{"a":1,"a":2}`, 1},
+		"too large": {`"` + strings.Repeat("x", 100_000) + `"`, 0},
+	} {
+		loop, failures := c.loop, c.failures
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			var began atomic.Int32
+			r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Codec.MaxBytes = 64 << 10 }), mesh.Agent{
+				Retry: mesh.RetryPolicy{Max: 3, Base: time.Millisecond, Backoff: mesh.BackoffFixed},
+				Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+					n := began.Add(1)
+					err := task.Run().Stage(state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
+						c.Mesh.Loop = json.RawMessage(loop)
+						return nil
+					})
+					if err == nil && n <= failures {
+						err = envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+					}
+					return json.RawMessage(`{"n":1}`), err
+				}),
+			})
+			client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			reply, err := r.result(client, task)
+			if err != nil || string(reply.Payload) != `{"n":1}` || began.Load() != failures+1 {
+				t.Fatalf("result %v, %v after %d attempts", reply, err, began.Load())
+			}
+			r.drainedQueue()
+			c := r.record(task)
+			equal(t, "attempt", c.Mesh.Attempt, int(failures))
+			equal(t, "staged", string(c.Mesh.Loop), "")
+		})
+	}
 }

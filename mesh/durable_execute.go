@@ -157,12 +157,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		ended, err = r.endBare(payload)
 	}
 	if err == nil && !ended {
-		err = r.write(l.ctx, func(c *state.Checkpoint) error {
-			if err := r.applyStaged(c); err != nil {
-				return err
-			}
-			return r.setEnd(c, payload, problem)
-		})
+		err = r.writeOutcome(func(c *state.Checkpoint) error { return r.setEnd(c, payload, problem) })
 	}
 	if err == nil {
 		r.wrote = true

@@ -92,7 +92,7 @@ func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *sta
 	defer documents.Put(buf)
 	data, digest, err := s.codec.Over(prev).EncodeDigest(*buf, c)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, unencodable{err}
 	}
 	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
 		*buf = data[:0]
@@ -105,6 +105,11 @@ func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *sta
 	}
 	return rev, rec, err
 }
+
+// unencodable is the error of a checkpoint that no document can hold.
+type unencodable struct{ error }
+
+func (u unencodable) Unwrap() error { return u.error }
 
 // swap makes a write that compares the record's revision. It retries until it knows
 // whether the write happened, or ctx ends. landed returns the revision of the write in a

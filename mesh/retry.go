@@ -39,10 +39,7 @@ func (r *Run) exhausted(problem *envelope.Error) bool {
 
 // retry writes a checkpoint with a failure that will be retried. r.mu is held.
 func (r *Run) retry(problem *envelope.Error) error {
-	return r.write(r.lane.ctx, func(c *state.Checkpoint) error {
-		if err := r.applyStaged(c); err != nil {
-			return err
-		}
+	return r.writeOutcome(func(c *state.Checkpoint) error {
 		run.Retry(c, problem.Code, r.runError(problem, r.lane.host.Retry.Max-c.Mesh.Attempt-1))
 		return nil
 	})

@@ -185,7 +185,8 @@ func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.St
 
 // Stage ends a step that needs no write of its own: its change is stored with the next
 // Commit, call, Park, retry or end of the run, before the change of that one. Staged
-// changes are lost if the worker dies before.
+// changes are lost if the worker dies before, and when the run ends or is retried although
+// no document can hold them.
 func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,6 +206,25 @@ func (r *Run) applyStaged(c *state.Checkpoint) error {
 		c.Mesh.Step = s.step
 	}
 	return nil
+}
+
+// writeOutcome writes the staged changes and change, which ends or retries the run. If no document
+// can hold the staged ones, it writes change alone: every later claim would do the same work, and
+// fail again. r.mu is held.
+func (r *Run) writeOutcome(change func(*state.Checkpoint) error) error {
+	err := r.write(r.lane.ctx, func(c *state.Checkpoint) error {
+		if err := r.applyStaged(c); err != nil {
+			return err
+		}
+		return change(c)
+	})
+	if len(r.staged) == 0 || !errors.As(err, new(unencodable)) {
+		return err
+	}
+	e := r.task.Envelope
+	r.lane.host.log.Error("staged steps left out: no document can hold them", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
+	r.staged = nil
+	return r.write(r.lane.ctx, change)
 }
 
 // Commit ends a step: it applies change to a copy of the last checkpoint, stores the
