@@ -114,7 +114,9 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 		}
 		req := l.base // offers no tools
 		req.Format = model.Format{Type: model.FormatJSON}
-		req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
+		req.Messages = l.window(task, r, &req)
+		conversation := req // what can be shortened
+		req.Messages = append(slices.Clip(req.Messages), model.User(accountPrompt))
 		req.Fit = l.fitter(r, &req, model.User(accountPrompt))
 		begun := time.Now()
 		res, err := l.quietly(ctx, task, r, &req)
@@ -125,6 +127,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 			if err := r.pause(ctx); err != nil {
 				return nil, err
 			}
+		case errors.Is(err, model.ErrContextTooLong) && l.shorten(task, r, &conversation):
 		case l.again(ctx, task, r, &tries, err):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)

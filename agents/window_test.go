@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // chat builds a conversation of messages of about 100 tokens from words like
@@ -110,5 +111,46 @@ func TestAModelThatSaysTooLongGetsLess(t *testing.T) {
 	}
 	if want := []int{10, 4}; !reflect.DeepEqual(sent, want) {
 		t.Errorf("sent %v messages, want %v", sent, want)
+	}
+}
+
+// The question about an answer is shortened as any turn is: without the account the confidence
+// would be 0.
+func TestAQuestionForEvidenceThatIsTooLongGetsLess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		most, question int // messages that the model takes
+		sent           []int
+		fails          bool
+	}{
+		{10, 10, []int{10, 12, 6}, false},
+		{4, 4, []int{10, 4, 6, 4}, false},
+		{10, 3, []int{10, 12, 6, 4}, true}, // nothing more can be left out
+	} {
+		w := newWorkbench(t, Options{})
+		w.task.Requires = envelope.Requirements{HasMinConfidence: true, MinConfidence: 0.8}
+		var sent []int
+		w.loop.model = model.Func(func(_ context.Context, req *model.Request, _ func(model.Delta) error) (*model.Response, error) {
+			sent = append(sent, len(req.Messages))
+			most, answer := c.most, "fine"
+			if req.Messages[len(req.Messages)-1].Content == accountPrompt {
+				most, answer = c.question, `{"decision":"d","reason_summary":"r","action_taken":"a","confidence":0.9}`
+			}
+			if len(req.Messages) > most {
+				return nil, model.Errorf(model.ErrContextTooLong, "too long")
+			}
+			return &model.Response{Message: model.Assistant(answer), Finish: model.FinishStop}, nil
+		})
+		cp := w.begin()
+		r := &progress{phase: phaseModel, taskFirst: true, turns: 3, messages: chat("s u a t a t a t a t")}
+		if err := r.save(cp); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.work(newPaper(t, cp)); (err != nil) != c.fails || err == nil && got != `{"text":"fine"}` {
+			t.Errorf("at most %d and %d messages: %s, %v", c.most, c.question, got, err)
+		}
+		if !reflect.DeepEqual(sent, c.sent) {
+			t.Errorf("at most %d and %d messages: sent %v, want %v", c.most, c.question, sent, c.sent)
+		}
 	}
 }
