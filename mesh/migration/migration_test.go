@@ -70,8 +70,12 @@ func (r *recorder) put(c *state.Checkpoint) error {
 	return err
 }
 
-func (r *recorder) Observe(point string)                 {}
-func (r *recorder) StopCalls()                           { r.do("stop calls") }
+func (r *recorder) Observe(point string) {}
+func (r *recorder) StopCalls() {
+	for _, c := range r.cp.Mesh.Calls {
+		r.do("stop call %s", c.ID)
+	}
+}
 func (r *recorder) End(e *envelope.Envelope, stream int) { r.do("end %s after %d", e.Type, stream) }
 func (r *recorder) Fail(problem *envelope.Error)         { r.do("fail %v", problem) }
 func (r *recorder) Moved()                               { r.do("moved") }
@@ -203,6 +207,23 @@ func TestADrainEndsTheWaitForATarget(t *testing.T) {
 		if !slices.Equal(r.did, []string{"requeue: <nil>"}) {
 			t.Errorf("%s: %q", phase, r.did)
 		}
+	}
+}
+
+// The calls of a run that the target has accepted are cancelled also if the worker that heard so
+// died before it cancelled them.
+func TestTheNextWorkerThatRelaysCancelsTheCalls(t *testing.T) {
+	t.Parallel()
+	r := captured(t, "https://paris.example", aaif.RunRunning)
+	r.cp.Mesh.Migration.Phase, r.cp.Mesh.Migration.Target = state.PhaseRelaying, "paris"
+	r.cp.Mesh.Calls = []state.Call{{Key: "k", ID: "c1", To: "agent.b"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	r.mover(func(cfg *Config) {
+		cfg.Remotes = func(string) (*handoff.Client, error) { cancel(); return nil, errors.New("not now") }
+		cfg.Signer, _, _ = sign.NewKey("berlin-1", sign.Ed25519, agent)
+	}).Move(ctx, r.run(t))
+	if want := []string{"stop call c1", "requeue: <nil>"}; !slices.Equal(r.did, want) {
+		t.Errorf("%q, want %q", r.did, want)
 	}
 }
 

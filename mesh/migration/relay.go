@@ -32,8 +32,10 @@ var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.Deadli
 // relay brings the replies of a run on another platform to the sender of its task:
 // each with the number and id that it would have had here. The message stays leased
 // until the terminal reply is stored. If this worker dies, the next one goes on after
-// the last stored number.
+// the last stored number. Each one first cancels the run's open calls: the target makes them
+// again, and the worker before may have died before it cancelled them.
 func (m *Mover) relay(ctx context.Context, r *Run) {
+	r.StopCalls()
 	about := r.migration()
 	ctx, cancel := m.untilOverdue(ctx, r)
 	defer cancel()

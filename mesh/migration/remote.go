@@ -160,7 +160,6 @@ func (m *Mover) decide(ctx context.Context, r *Run) {
 				r.Requeue(err)
 				return
 			}
-			r.StopCalls() // the target makes them again
 			m.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:
