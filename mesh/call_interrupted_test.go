@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -104,5 +105,43 @@ func TestACallIsNotCancelledThatIsInterruptedWhileItIsSent(t *testing.T) {
 				t.Error("the call was sent again")
 			}
 		})
+	}
+}
+
+// callsAndStops is an agent that calls the helper, and stops amid the call if the run is asked to.
+var callsAndStops = mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	for {
+		answer, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: task.Envelope.Payload})
+		switch {
+		case err == nil:
+			return answer.Envelope.Payload, nil
+		case !isErr(err, mesh.ErrInterrupted):
+			return nil, err
+		}
+		if err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil); err != nil {
+			return nil, err
+		}
+	}
+})
+
+// A move out of the mesh waits for the call that the run makes, and a pause that comes then waits
+// with it: it would go along. If the move is taken back, the pause is carried out at once.
+func TestAPauseIsCarriedOutWhenTheMoveItWaitedForIsTakenBack(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	help := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: help})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: callsAndStops})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the helper", help.entered)
+	r.command(client, intents.MigrateTask{Target: target(task), To: intents.MigrateFile, Platform: "other"})
+	equal(t, "status", r.command(client, intents.PauseTask{Target: target(task)}).Status, "pausing")
+	r.command(client, intents.MigrateTask{Target: target(task), Abort: true})
+	eventually(t, "the run is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
+	help.open()
+	r.command(client, intents.ResumeTask{Target: target(task)})
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("%v, %v", reply, err)
 	}
 }

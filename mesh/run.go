@@ -72,7 +72,7 @@ type Run struct {
 	calls      calls.Record
 	pendingMu  sync.Mutex
 	pending    chan struct{}
-	interrupts map[*interrupt]struct{} // to be called when pending is closed
+	interrupts map[*interrupt]struct{} // to be called while pending is closed
 	releasing  atomic.Bool
 	checking   atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
@@ -134,22 +134,27 @@ func (r *Run) StopRequested() <-chan struct{} {
 }
 
 // signalPending closes the channel that StopRequested returns if a request is pending, and
-// makes a new one if none is pending any more.
+// makes a new one if none is pending any more. It calls the interrupts also if the channel was
+// closed before: another request may be pending now, for which a call stops.
 func (r *Run) signalPending(something bool) {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
+	closed := false
 	select {
 	case <-r.pending:
-		if !something {
-			r.pending = make(chan struct{})
-		}
+		closed = true
 	default:
-		if something {
+	}
+	switch {
+	case something:
+		if !closed {
 			close(r.pending)
-			for i := range r.interrupts {
-				i.call()
-			}
 		}
+		for i := range r.interrupts {
+			i.call()
+		}
+	case closed:
+		r.pending = make(chan struct{})
 	}
 }
 
@@ -157,7 +162,7 @@ func (r *Run) signalPending(something bool) {
 type interrupt struct{ call func() }
 
 // onStopRequest calls f, which must not block, when the channel of StopRequested is closed: at
-// once if it is, and each time until the returned function is called.
+// once if it is, and with each write while it is, until the returned function is called.
 func (r *Run) onStopRequest(f func()) (release func()) {
 	i := &interrupt{f}
 	r.pendingMu.Lock()
