@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // Call is a task that an agent sends while it works on one of its own: a hop of
@@ -42,9 +43,9 @@ var (
 // the run finds the same call. A call over the live lane has a new id.
 func (t *Task) CallID(key string) string {
 	if t.run == nil {
-		return calls.ID(t.Envelope, state.RunID(t.Envelope.To, t.Envelope.ID), nil, key)
+		return run.CallID(nil, t.Envelope, state.RunID(t.Envelope.To, t.Envelope.ID), key)
 	}
-	return calls.ID(t.Envelope, t.run.ID(), t.run.checkpoint(), key)
+	return run.CallID(t.run.checkpoint(), t.Envelope, t.run.ID(), key)
 }
 
 // Call sends a task to another agent, in the name of this one, and waits for its

@@ -286,7 +286,8 @@ func TestCancelOfARunThatWaitsTellsThePerson(t *testing.T) {
 	})
 }
 
-// A pause holds a run that waits when it is woken.
+// A pause holds a run that waits when it is woken. It does not leave the mesh with the answer unread:
+// another platform would ask the person again.
 func TestPauseOfARunThatWaits(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
@@ -300,6 +301,10 @@ func TestPauseOfARunThatWaits(t *testing.T) {
 	equal(t, "status", out.Status, "pausing")
 	r.answer(client, ask, `{"ok":true}`)
 	eventually(t, "the run is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
+	_, err := client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: target(task), To: intents.MigrateFile, Platform: "other"})
+	if !isCode(err, envelope.CodeDenied) || !strings.Contains(err.Error(), bob) {
+		t.Errorf("move: %v", err)
+	}
 	if out := r.command(client, intents.ResumeTask{Target: target(task)}); !out.Resumed {
 		t.Errorf("answer %+v", out)
 	}
@@ -321,6 +326,41 @@ func TestARunThatWaitsDoesNotLeaveTheMesh(t *testing.T) {
 	if !isCode(err, envelope.CodeDenied) || !strings.Contains(err.Error(), bob) {
 		t.Errorf("move: %v", err)
 	}
+}
+
+// A move out of the mesh that is asked for when the answer has come, and no place is free to read it,
+// waits until it is read.
+func TestARunReadsItsAnswerBeforeItLeavesTheMesh(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	other := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 1, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if string(task.Envelope.Payload) == `{"other":true}` {
+			return other.Handle(ctx, task)
+		}
+		said, err := asking{people: []string{bob}}.Handle(ctx, task)
+		if err == nil {
+			err = task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
+				c.SetVariable("said", []byte(said))
+				return nil
+			})
+		}
+		return said, err
+	})})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	r.waits(task)
+	r.submit(client, newTask(reviewer, "code.review", `{"other":true}`))
+	within(t, "the other task", other.entered)
+	r.answer(client, ask, `{"ok":true}`)
+	eventually(t, "the run goes on", func() bool { return r.record(task).Doc.Status == aaif.RunRunning })
+	out := r.command(client, intents.MigrateTask{Target: target(task), To: intents.MigrateFile, Platform: "other"})
+	equal(t, "status", out.Status, "moving")
+	other.open()
+	eventually(t, "the run has stopped for its export", func() bool { return r.record(task).Doc.Status == aaif.RunMigrating })
+	equal(t, "what bob said", string(r.record(task).Variables()["said"]), `{"human.bob":"{\"ok\":true}"}`)
 }
 
 // A task of the live lane waits with its place.

@@ -301,7 +301,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 			}
 		}
 		var err error
-		if done, err = run.Step(c, step, park, r.lane.draining.Load()); err != nil {
+		if done, err = run.Step(c, step, park, r.lane.draining.Load(), r.lane.clock.now()); err != nil {
 			return fmt.Errorf("commit of run %s: %w", r.id.Run, err)
 		}
 		if done.Capture {

@@ -67,7 +67,9 @@ type Claimed struct {
 }
 
 // Claim makes the worker that has the message the run's owner, after [Judge] said Mine or
-// Moving. The caller stores the checkpoint before the handler begins.
+// Moving. The caller stores the checkpoint before the handler begins. A pending request is carried
+// out, unless a tool call is under way, or the run is to leave the mesh and has an answer to read
+// first: then it stays pending, and [Step] decides.
 func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	k := &c.Mesh
 	out.Restored = Progressed(c)
@@ -92,7 +94,7 @@ func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	switch want := aaif.RunStatus(k.Pending); {
 	case end != nil:
 		out.Verdict, out.End = Ended, end
-	case want == "" || midCall(c):
+	case want == "" || midCall(c) || Leaving(c) && needed(c) != nil:
 		out.Verdict = Mine
 	default:
 		c.Doc.Status, k.Pending, k.Owner, k.Claims = want, "", "", 0

@@ -183,7 +183,7 @@ func TestPauseAndMoveTogether(t *testing.T) {
 	if c.Mesh.Pending != "paused" {
 		t.Fatalf("a pause, then a move within the mesh: want %q", c.Mesh.Pending)
 	}
-	if out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false); err != nil || out.Status != aaif.RunPaused || out.Capture {
+	if out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false, noon); err != nil || out.Status != aaif.RunPaused || out.Capture {
 		t.Fatalf("the step: %+v, %v", out, err)
 	}
 	command(c, intents.TaskResume, "")
@@ -197,7 +197,7 @@ func TestPauseAndMoveTogether(t *testing.T) {
 	if c.Mesh.Pending != "migrating" || c.Mesh.Migration.Status != aaif.RunPaused {
 		t.Fatalf("a pause, then a move out of the mesh: want %q, %s there", c.Mesh.Pending, c.Mesh.Migration.Status)
 	}
-	out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false)
+	out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false, noon)
 	if err != nil || !out.Capture {
 		t.Fatalf("the step: %+v, %v", out, err)
 	}
@@ -352,18 +352,45 @@ func TestAMoveThatIsUnderWay(t *testing.T) {
 }
 
 // A run that needs an answer of this mesh does not leave it. The refusal says what the run waits for:
-// one that waits for an approval does not read an answer that has arrived.
+// one that waits for an approval, or is paused, does not read an answer that has arrived.
 func TestAMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
-	for later, want := range map[bool]string{
-		false: "the run waits for human.bob, whose answer comes to this mesh: it can leave the mesh when that has arrived",
-		true:  "the run waits for an approval, and then reads the answer of human.bob, which comes to this mesh: it can leave the mesh after that",
+	for _, test := range []struct {
+		was   aaif.RunStatus
+		later bool
+		want  string
+	}{
+		{aaif.RunAwaitingApproval, false, "the run waits for human.bob, whose answer comes to this mesh: it can leave the mesh when that has arrived"},
+		{aaif.RunAwaitingApproval, true, "the run waits for an approval, and then reads the answer of human.bob, which comes to this mesh: it can leave the mesh after that"},
+		{aaif.RunPaused, false, "the run is paused, and then reads the answer of human.bob, which comes to this mesh: resume it first, it can leave the mesh after that"},
 	} {
-		c := begun(status(aaif.RunAwaitingApproval), waitsForBob, func(c *state.Checkpoint) { c.Mesh.Waits[0].Later = later })
-		_, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon)
-		var problem *envelope.Error
-		if !errors.As(err, &problem) || problem.Code != envelope.CodeDenied || problem.Message != want {
-			t.Errorf("later %t: %v", later, err)
+		for _, to := range []string{paris, intents.MigrateFile} {
+			c := begun(status(test.was), waitsForBob, func(c *state.Checkpoint) { c.Mesh.Waits[0].Later = test.later })
+			_, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: to, MoveID: "1"}, run.Stored, noon)
+			var problem *envelope.Error
+			if !errors.As(err, &problem) || problem.Code != envelope.CodeDenied || problem.Message != test.want {
+				t.Errorf("%s, later %t, to %s: %v", test.was, test.later, to, err)
+			}
+		}
+	}
+}
+
+// The answers to tasks of an earlier attempt are not read any more.
+func TestAnAnswerOfAnEarlierAttemptKeepsNoRunHere(t *testing.T) {
+	t.Parallel()
+	e := envelope.New(envelope.TypeTask, "human.ann", "agent.x", "code.review", []byte(`{}`))
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := begun(status(aaif.RunPaused))
+	c.Mesh.Task, c.Mesh.Attempt = raw, 1
+	c.Mesh.Waits = []state.Wait{{Entity: "human.bob", Key: "ask", TaskID: run.CallID(c, e, c.Doc.RunID, "ask")}}
+	for attempt, refused := range map[int]bool{1: true, 2: false} {
+		c := c.Clone()
+		c.Mesh.Attempt = attempt
+		if _, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon); (err != nil) != refused {
+			t.Errorf("in attempt %d: %v", attempt, err)
 		}
 	}
 }
@@ -379,7 +406,7 @@ func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	}{
 		"to a platform":           {begun(pendingMove(paris), waitsForBob), "", state.PhaseAborted},
 		"to a file":               {begun(pendingMove(intents.MigrateFile), waitsForBob), "", state.PhaseAborted},
-		"and a pause is pending":  {begun(pendingMove(paris), waitsForBob, func(c *state.Checkpoint) { c.Mesh.Migration.Status = aaif.RunPaused }), "paused", state.PhaseAborted},
+		"and a pause is pending":  {begun(pendingMove(paris), waitsForBob, pausedThere), "paused", state.PhaseAborted},
 		"within the mesh":         {begun(pendingMove("c"), waitsForBob), "migrating", state.PhaseAsked},
 		"it has the answer":       {begun(pendingMove(paris), waitsForBob, answered), "migrating", state.PhaseAsked},
 		"it needs no answer":      {begun(pendingMove(paris)), "migrating", state.PhaseAsked},
@@ -387,7 +414,7 @@ func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	} {
 		c := test.c
 		run.StayForApproval(c, noon)
-		out, err := run.Step(c, state.Step{Kind: state.StepPause}, aaif.RunAwaitingApproval, false)
+		out, err := run.Step(c, state.Step{Kind: state.StepPause}, aaif.RunAwaitingApproval, false, noon)
 		if err != nil || out.Capture || c.Doc.Status != aaif.RunAwaitingApproval || c.Mesh.Pending != test.pending || c.Mesh.Migration.Phase != test.phase {
 			t.Errorf("%s: %+v, %v: %s, pending %q, the move is %s", name, out, err, c.Doc.Status, c.Mesh.Pending, c.Mesh.Migration.Phase)
 		}

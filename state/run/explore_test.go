@@ -412,7 +412,7 @@ func (w *world) work(i int) bool {
 
 // step ends a step of the handler, which asks to wait with a status; "": it goes on.
 func step(c *state.Checkpoint, kind state.StepKind, park aaif.RunStatus) {
-	if _, err := run.Step(c, state.Step{Kind: kind}, park, false); err != nil {
+	if _, err := run.Step(c, state.Step{Kind: kind}, park, false, noon); err != nil {
 		panic(err)
 	}
 }

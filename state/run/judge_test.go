@@ -49,6 +49,8 @@ func pendingMove(to string) func(*state.Checkpoint) {
 	}
 }
 
+// pausedThere is a move out of the mesh that takes a pause along.
+func pausedThere(c *state.Checkpoint)  { c.Mesh.Migration.Status = aaif.RunPaused }
 func pendingPause(c *state.Checkpoint) { c.Mesh.Pending = string(aaif.RunPaused) }
 func noOwner(c *state.Checkpoint)      { c.Mesh.Owner = "" }
 func dead(c *state.Checkpoint)         { c.Mesh.Dead = "failed" }

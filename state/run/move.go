@@ -34,9 +34,10 @@ func moveStep(m *state.Migration) state.Step {
 
 // CaptureNow reports whether a run that has not stopped for a pending move may be
 // captured as it stands, and withdraws the request: a tool call that is under way goes
-// along, and is settled at the target as after a crash.
+// along, and is settled at the target as after a crash. A run that needs an answer of this mesh is
+// not captured to leave it.
 func CaptureNow(c *state.Checkpoint) bool {
-	if c.Mesh.Pending != string(aaif.RunMigrating) {
+	if c.Mesh.Pending != string(aaif.RunMigrating) || Leaving(c) && needed(c) != nil {
 		return false
 	}
 	c.Mesh.Pending = ""
@@ -202,12 +203,10 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	if again && (g.To != o.To || g.Target != o.Platform) {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is to be moved to %s already, as %s has asked: take that back first", clip.Text(g.To, 128), clip.Text(g.By, 128))
 	}
-	if w := awaited(c); w != nil && outOfMesh(o.To) {
-		who := clip.Text(w.Entity, 128)
-		if w.Later { // it reads the answer, which may be there, only when it goes on
-			return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for an approval, and then reads the answer of %s, which comes to this mesh: it can leave the mesh after that", who)
+	if outOfMesh(o.To) && state.Parked(was) {
+		if err := mustStay(c); err != nil {
+			return Commanded{}, err
 		}
-		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", who)
 	}
 	if o.Absent != nil {
 		return Commanded{}, o.Absent
@@ -233,6 +232,22 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	}
 	// Within the mesh it goes there when it is resumed.
 	return Commanded{Do: Applied, Status: string(c.Doc.Status)}, nil
+}
+
+// mustStay says why a parked run cannot leave the mesh; nil if it can.
+func mustStay(c *state.Checkpoint) error {
+	w := needed(c)
+	if w == nil {
+		return nil
+	}
+	who := clip.Text(w.Entity, 128)
+	switch {
+	case c.Doc.Status == aaif.RunPaused: // the answer, which may be there, is read only when it goes on
+		return envelope.Errorf(envelope.CodeDenied, "the run is paused, and then reads the answer of %s, which comes to this mesh: resume it first, it can leave the mesh after that", who)
+	case w.Later: // so it is with one that waits for an approval
+		return envelope.Errorf(envelope.CodeDenied, "the run waits for an approval, and then reads the answer of %s, which comes to this mesh: it can leave the mesh after that", who)
+	}
+	return envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", who)
 }
 
 // commandAbort applies an order not to move a run.

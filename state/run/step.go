@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -20,8 +21,10 @@ type Stepped struct {
 
 // Step ends a step of the run's owner. The handler's own changes are in c. park is the waiting
 // status that the handler requests, "" for none; leaving says that the worker stops. A pending
-// request is carried out, unless a tool call or a call of another agent is under way.
-func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving bool) (out Stepped, err error) {
+// request is carried out, unless a tool call or a call of another agent is under way. A move out of
+// the mesh is given up if the run needs an answer first, see [Stay]; if the worker stops, the next
+// one decides.
+func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving bool, now time.Time) (out Stepped, err error) {
 	m := &c.Mesh
 	if c.Terminal() || state.Parked(c.Doc.Status) {
 		return out, fmt.Errorf("status %s is the mesh's to set: return a result, or call Park", c.Doc.Status)
@@ -34,14 +37,18 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	if c.Doc.Status = aaif.RunRunning; calling {
 		c.Doc.Status = aaif.RunAwaitingToolResult
 	}
+	unread := Leaving(c) && needed(c) != nil
 	switch {
 	case park != "":
 		out.Status = park
 	case step.Kind == state.StepIntent || step.Kind == state.StepCall || calling:
-	case m.Pending != "":
-		out.Status = aaif.RunStatus(m.Pending)
-	case leaving:
+	case leaving && unread:
 		out.Stop = true
+	default:
+		if unread {
+			Stay(c, now)
+		}
+		out.Status, out.Stop = aaif.RunStatus(m.Pending), leaving
 	}
 	if out.Status != "" {
 		c.Doc.Status, out.Stop = out.Status, true

@@ -37,21 +37,27 @@ func TestStep(t *testing.T) {
 		"it parks":                          {begun(), model, aaif.RunPaused, false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
 		"it parks amid a call":              {begun(inFlight), model, aaif.RunPaused, false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
 		"it waits, and a pause is pending":  {begun(pendingPause), model, aaif.RunAwaitingApproval, false, run.Stepped{Stop: true, Status: aaif.RunAwaitingApproval}, aaif.RunAwaitingApproval, "", "paused"},
+		"a move out is pending":             {begun(pendingMove(paris)), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
+		"a move, and an answer is to come":  {begun(pendingMove("c"), waitsForBob), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
+		"a move out, and an answer":         {begun(pendingMove(paris), waitsForBob), model, "", false, run.Stepped{}, aaif.RunRunning, "a", ""},
+		"the same, and the worker stops":    {begun(pendingMove(paris), waitsForBob), model, "", true, run.Stepped{Stop: true}, aaif.RunRunning, "", "migrating"},
+		"the same, and a pause is pending":  {begun(pendingMove(paris), waitsForBob, pausedThere), model, "", false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
+		"the same, amid a call":             {begun(pendingMove(paris), waitsForBob, inFlight), model, "", false, run.Stepped{}, aaif.RunAwaitingToolResult, "a", "migrating"},
 		"it pauses, and a move was pending": {begun(pendingMove("c")), model, aaif.RunPaused, false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
 	} {
 		c.c.Mesh.Claims = 3
-		got, err := run.Step(c.c, c.step, c.park, c.leaving)
+		got, err := run.Step(c.c, c.step, c.park, c.leaving, noon)
 		if err != nil || got != c.want || c.c.Doc.Status != c.status || c.c.Mesh.Owner != c.owner || c.c.Mesh.Pending != c.pending || c.c.Mesh.Claims != 0 {
 			t.Errorf("%s: %+v (%v), status %s, owner %q, pending %q, claims %d", name, got, err, c.c.Doc.Status, c.c.Mesh.Owner, c.c.Mesh.Pending, c.c.Mesh.Claims)
 		}
 	}
 	for _, s := range []aaif.RunStatus{aaif.RunPaused, aaif.RunAwaitingApproval, aaif.RunMigrating, aaif.RunCompleted, aaif.RunFailed} {
-		if _, err := run.Step(begun(status(s)), model, "", false); err == nil {
+		if _, err := run.Step(begun(status(s)), model, "", false, noon); err == nil {
 			t.Errorf("a handler may set the status %s", s)
 		}
 	}
 	told := begun(func(c *state.Checkpoint) { c.Mesh.Told = "half a sentence" })
-	if _, err := run.Step(told, state.Step{Kind: state.StepHandler}, "", false); err != nil || told.Mesh.Told != "" {
+	if _, err := run.Step(told, state.Step{Kind: state.StepHandler}, "", false, noon); err != nil || told.Mesh.Told != "" {
 		t.Errorf("a handler's step: %v, told %q", err, told.Mesh.Told)
 	}
 }
@@ -259,6 +265,9 @@ func TestMove(t *testing.T) {
 	c = begun(pendingMove("b"))
 	if !run.CaptureNow(c) || run.CaptureNow(c) {
 		t.Fatal("a pending move is captured once")
+	}
+	if waits := begun(pendingMove(paris), waitsForBob); run.CaptureNow(waits) || waits.Mesh.Pending == "" {
+		t.Error("a run that needs an answer of this mesh is captured to leave it")
 	}
 	run.Capture(c, "a", "other", noon)
 	if c.Mesh.Migration.ID != "m" || !run.Offered(c) || run.Next(c.Mesh.Migration) != run.MoveToWorker {

@@ -14,24 +14,16 @@ func Waits(c *state.Checkpoint) bool {
 	return c.Doc.Status == aaif.RunAwaitingApproval && c.WakesItself()
 }
 
-// awaited returns the first wait of a parked run whose answer it still needs, nil where there is none.
-func awaited(c *state.Checkpoint) *state.Wait {
-	if c.Doc.Status != aaif.RunAwaitingApproval {
-		return nil
-	}
-	return needed(c)
-}
-
-// needed returns the first wait whose answer a run that waits for an approval needs before it may
-// leave the mesh, nil where there is none. A person may settle a call whose outcome is unknown
-// elsewhere, too.
+// needed returns the first wait whose answer the run needs before it may leave the mesh, nil where
+// there is none: the answer comes to this mesh, and another platform does not know of it. A person
+// may settle a call whose outcome is unknown elsewhere, too.
 func needed(c *state.Checkpoint) *state.Wait {
 	if len(c.Unknown()) > 0 {
 		return nil
 	}
 	for i := range c.Mesh.Waits {
-		if c.Mesh.Waits[i].Open() {
-			return &c.Mesh.Waits[i]
+		if w := &c.Mesh.Waits[i]; w.Open() && ofThisAttempt(c, w.Key, w.TaskID) {
+			return w
 		}
 	}
 	return nil

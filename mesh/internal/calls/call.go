@@ -2,8 +2,6 @@ package calls
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -26,18 +24,6 @@ var ErrInterrupted = errors.New("the run was asked to stop while it waited for a
 
 // maxCallKey bounds the key of a call, in bytes.
 const maxCallKey = 256
-
-// ID returns the id of the task that a call sends under a key over the durable lane. It is
-// derived from the run, the run's attempt and the key, so that the next owner of the run finds
-// the same call. c is the run's last checkpoint; nil: there is none.
-func ID(task *envelope.Envelope, run string, c *state.Checkpoint, key string) string {
-	scope := run
-	if c != nil { // a retried run sends its calls again
-		scope = fmt.Sprintf("%s/%d/%s", run, c.Mesh.Attempt, lastRetry(c))
-	}
-	at, _ := task.Time()
-	return envelope.DeriveID(task.ID, at, scope, key)
-}
 
 // readReply sets the answer's Entity and Usage from the terminal envelope.
 func readReply(a *Answer) {
@@ -65,15 +51,4 @@ func takeReply(a *Answer, reply *envelope.Envelope) error {
 		return envelope.ErrorOf(reply)
 	}
 	return nil
-}
-
-// lastRetry returns the id of the last command that retried the run after it was
-// dead-lettered, "" if there is none.
-func lastRetry(c *state.Checkpoint) (last string) {
-	for _, id := range c.Mesh.Commands {
-		if strings.HasPrefix(id, "retry.") {
-			last = id
-		}
-	}
-	return last
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // id is [ID] for a call of a durable task.
 func (t *Task) id(key string) string {
-	return ID(t.Envelope, t.Run.ID, t.Run.Port.Checkpoint(), key)
+	return run.CallID(t.Run.Port.Checkpoint(), t.Envelope, t.Run.ID, key)
 }
 
 // outgoing is a call that a task makes.

@@ -1,0 +1,41 @@
+package run
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// CallID returns the id of the task that a call sends under a key over the durable lane. It is
+// derived from the run, the run's attempt and the key, so that the next owner of the run finds
+// the same call. task is the run's own task, and c its last checkpoint; nil: there is none.
+func CallID(c *state.Checkpoint, task *envelope.Envelope, run, key string) string {
+	if c != nil { // a retried run sends its calls again
+		run = fmt.Sprintf("%s/%d/%s", run, c.Mesh.Attempt, lastRetry(c))
+	}
+	at, _ := task.Time()
+	return envelope.DeriveID(task.ID, at, run, key)
+}
+
+// ofThisAttempt reports whether a task was sent in the run's present attempt: the answers to those of
+// an earlier one are not read any more. It reports true if it cannot tell.
+func ofThisAttempt(c *state.Checkpoint, key, id string) bool {
+	if c.Mesh.Attempt == 0 && lastRetry(c) == "" {
+		return true // there was no other
+	}
+	task, err := c.ReadTask()
+	return err != nil || key == "" || id == CallID(c, task, c.Doc.RunID, key)
+}
+
+// lastRetry returns the id of the last command that retried the run after it was
+// dead-lettered, "" if there is none.
+func lastRetry(c *state.Checkpoint) (last string) {
+	for _, id := range c.Mesh.Commands {
+		if strings.HasPrefix(id, "retry.") {
+			last = id
+		}
+	}
+	return last
+}
