@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -326,7 +327,8 @@ const (
 	findPatienceDurable = 10 * time.Minute
 )
 
-// receiver returns the receiver of a call: the one chosen before, or the one that the directory finds.
+// receiver returns the receiver of a call: the one chosen before, the one that has the call, or the one
+// that the directory finds.
 func (w *work) receiver(ctx context.Context, key string, p *Participant, a memberCall) (Member, error) {
 	w.mu.Lock()
 	for _, c := range w.pos.Chosen {
@@ -336,6 +338,9 @@ func (w *work) receiver(ctx context.Context, key string, p *Participant, a membe
 		}
 	}
 	w.mu.Unlock()
+	if to := w.calledBefore(key); to != "" {
+		return Member{Entity: to, restored: true}, nil
+	}
 	long := time.Now().Add(findPatience)
 	until := earlier(long, time.Now().Add(w.left()))
 	if w.run != nil {
@@ -368,6 +373,30 @@ func (w *work) receiver(ctx context.Context, key string, p *Participant, a membe
 			return m, context.Cause(ctx)
 		}
 	}
+}
+
+// calledBefore returns the receiver to which an earlier owner of the run has sent the call with a key, or
+// a retry of it, over the durable lane or into an inbox, in this attempt at the task; "" if it has not.
+// The document may name another one since: both would do the step.
+func (w *work) calledBefore(key string) string {
+	if w.run == nil || !w.run.Restored() {
+		return ""
+	}
+	is := func(k, id string) bool {
+		return (k == key || strings.HasPrefix(k, key+"/try/")) && id == w.task.CallID(k)
+	}
+	m := &w.run.View().Mesh
+	for _, c := range m.Calls {
+		if !c.Live && is(c.Key, c.ID) {
+			return c.To
+		}
+	}
+	for _, wait := range m.Waits {
+		if is(wait.Key, wait.TaskID) {
+			return wait.Entity
+		}
+	}
+	return ""
 }
 
 // defined adds the definition to a restored member, if the directory still knows it.

@@ -3,6 +3,7 @@ package orchestrate_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -59,6 +60,37 @@ func TestADurableStepStaysWithTheAgentOfItsSkill(t *testing.T) {
 		until(t, "the first agent works", func() bool { return c.all()["agent.a"] == 1 })
 		first.kill()
 		r.serve(true, teamWith(p, nil, orchestrate.Options{Directory: &inTurn{entities: []string{"agent.b"}}}), boss)
+		result := make(chan answer, 1)
+		go func() { result <- r.result(task) }()
+		until(t, "the second worker has claimed the run", func() bool {
+			cp, err := r.client.Run(t.Context(), task.To, task.ID)
+			return err == nil && cp.Mesh.Epoch > 1
+		})
+		c.open("agent.a")
+		got := within(t, "the result", result)
+		if n := c.all(); n["agent.a"] != 1 || n["agent.b"] != 0 || got.err != nil {
+			t.Errorf("%s: asked %v: %+v", p.Pattern, n, got)
+		}
+	}
+}
+
+// So it is if the next worker has another version of the document, in which the step's alias is
+// another agent.
+func TestADurableStepStaysWithTheAgentOfItsReference(t *testing.T) {
+	t.Parallel()
+	for _, block := range []string{
+		`{"role":"orchestrator","subagents":[{"ref":"%s","alias":"a"}],"pipeline":["a"]}`,
+		`{"role":"orchestrator","subagents":[{"ref":"%s","alias":"a"}],"parallel_execution":true}`,
+	} {
+		r := newRig(t).shortLeases()
+		c := newTally("agent.a")
+		r.serve(true, c, "agent.a", "agent.b")
+		first := r.serve(true, teamWith(plan(t, fmt.Sprintf(block, "agent.a"), ""), nil, orchestrate.Options{}), boss)
+		task := r.submit(`{"text":"go"}`, "")
+		until(t, "the first agent works", func() bool { return c.all()["agent.a"] == 1 })
+		first.kill()
+		p := plan(t, fmt.Sprintf(block, "agent.b"), "")
+		r.serve(true, teamWith(p, nil, orchestrate.Options{}), boss)
 		result := make(chan answer, 1)
 		go func() { result <- r.result(task) }()
 		until(t, "the second worker has claimed the run", func() bool {
