@@ -9,6 +9,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -108,13 +109,17 @@ func TestACallIsNotCancelledThatIsInterruptedWhileItIsSent(t *testing.T) {
 	}
 }
 
-// callsAndStops is an agent that calls the helper, and stops amid the call if the run is asked to.
+// callsAndStops is an agent that calls the helper, and stops amid the call if the run is asked to. It
+// notes the answer.
 var callsAndStops = mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	for {
 		answer, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: task.Envelope.Payload})
 		switch {
 		case err == nil:
-			return answer.Envelope.Payload, nil
+			return answer.Envelope.Payload, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
+				c.SetVariable("answer", []byte(answer.Envelope.Payload))
+				return nil
+			})
 		case !isErr(err, mesh.ErrInterrupted):
 			return nil, err
 		}
@@ -144,4 +149,37 @@ func TestAPauseIsCarriedOutWhenTheMoveItWaitedForIsTakenBack(t *testing.T) {
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Errorf("%v, %v", reply, err)
 	}
+}
+
+// A run that is paused amid a call, and one whose worker has stopped amid it, leave the mesh when they
+// have read the answer.
+func TestARunThatStoppedAmidACallReadsTheAnswerBeforeItLeavesTheMesh(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	help := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: help})
+	stop := r.serving(r.lane(mesh.Config{}), mesh.Agent{Handler: callsAndStops})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the helper", help.entered)
+	r.command(client, intents.PauseTask{Target: target(task)})
+	eventually(t, "the run is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
+	move := intents.MigrateTask{Target: target(task), To: intents.MigrateFile, Platform: "other"}
+	if _, err := client.Command(ctxFor(t), reviewer, move); !isCode(err, envelope.CodeDenied) {
+		t.Errorf("a move of the paused run: %v", err)
+	}
+	r.command(client, intents.ResumeTask{Target: target(task)})
+	eventually(t, "the run goes on", func() bool { return r.record(task).Mesh.Owner != "" })
+	stop()
+	r.rewrite(task, func(c *state.Checkpoint) { // it was asked to move before another worker claimed it
+		c.Mesh.Pending = string(aaif.RunMigrating)
+		c.Mesh.Migration = &state.Migration{ID: "m", Phase: state.PhaseAsked, To: intents.MigrateFile}
+	})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: callsAndStops})
+	eventually(t, "another worker goes on with it", func() bool { c := r.record(task); return c.Mesh.Owner != "" || c.Doc.Status != aaif.RunRunning })
+	help.open()
+	eventually(t, "the run has stopped for its export", func() bool { return r.record(task).Doc.Status == aaif.RunMigrating })
+	c := r.record(task)
+	equal(t, "the answer", string(c.Variables()["answer"]), `{"n":1}`)
+	equal(t, "open calls", len(c.Mesh.Calls), 0)
 }

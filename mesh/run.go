@@ -384,6 +384,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		}
 		told := next.Mesh.Told
 		r.calls.KeepSent(next)
+		r.calls.RemoveEnded(next) // the change may depend on what is open
 		if err := change(next); err != nil {
 			return err
 		}

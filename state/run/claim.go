@@ -94,7 +94,7 @@ func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	switch want := aaif.RunStatus(k.Pending); {
 	case end != nil:
 		out.Verdict, out.End = Ended, end
-	case want == "" || midCall(c) || Leaving(c) && needed(c) != nil:
+	case want == "" || midCall(c) || Leaving(c) && unread(c):
 		out.Verdict = Mine
 	default:
 		c.Doc.Status, k.Pending, k.Owner, k.Claims = want, "", "", 0

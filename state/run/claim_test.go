@@ -130,6 +130,12 @@ func TestClaim(t *testing.T) {
 					t.Errorf("phase %s, pending %q", c.Mesh.Migration.Phase, c.Mesh.Pending)
 				}
 			}},
+		"a move out is pending, and a call is open": {begun(pendingMove(paris), noOwner, calledHelper), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if c.Mesh.Migration.Phase != state.PhaseAsked || c.Mesh.Pending != string(aaif.RunMigrating) {
+					t.Errorf("phase %s, pending %q", c.Mesh.Migration.Phase, c.Mesh.Pending)
+				}
+			}},
 		"a move within the mesh is pending, and an answer is not read": {begun(pendingMove("c"), waitsForBob), run.Mine, terms(), expect{run.Moving, "", aaif.RunMigrating, "", 0}, nil},
 		"a captured run whose worker died": {begun(moving(state.PhaseCaptured, "c")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
 			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {

@@ -375,6 +375,43 @@ func TestAMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	}
 }
 
+// A run that has called another agent does not leave the mesh before it has read the answer: where it
+// arrives, it would call again. An order that says how long to wait lets it go to a platform, which
+// cancels the call.
+func TestAMoveOutOfTheMeshWaitsForACall(t *testing.T) {
+	t.Parallel()
+	const paused = "the run is paused amid a call of agent.helper, whose answer comes to this mesh: resume it first, it can leave the mesh when it has read that"
+	void := func(c *state.Checkpoint) {
+		c.Mesh.Waits = []state.Wait{{Entity: "agent.helper", TaskID: "t1", Void: true}}
+	}
+	live := func(c *state.Checkpoint) { c.Mesh.Calls[0].Live = true }
+	job := func(c *state.Checkpoint) { live(c); c.Mesh.Calls[0].Job = true }
+	for name, test := range map[string]struct {
+		c    *state.Checkpoint
+		to   string
+		wait int64
+		want string
+	}{
+		"paused":                    {begun(status(aaif.RunPaused), calledHelper), paris, 0, paused},
+		"to a file":                 {begun(status(aaif.RunPaused), calledHelper), intents.MigrateFile, 0, paused},
+		"within the mesh":           {begun(status(aaif.RunPaused), calledHelper), "c", 0, ""},
+		"the order waits no longer": {begun(status(aaif.RunPaused), calledHelper), paris, 1, ""},
+		"but a file cancels none":   {begun(status(aaif.RunPaused), calledHelper), intents.MigrateFile, 1, paused},
+		"awaits an approval": {begun(status(aaif.RunAwaitingApproval), calledHelper), paris, 0,
+			"the run waits for an approval, and then reads the answer of agent.helper, which comes to this mesh: it can leave the mesh after that"},
+		"no answer is needed":       {begun(status(aaif.RunPaused), calledHelper, void), paris, 0, ""},
+		"a call over the live lane": {begun(status(aaif.RunPaused), calledHelper, live), paris, 0, ""},
+		"a job":                     {begun(status(aaif.RunPaused), calledHelper, job), paris, 0, paused},
+	} {
+		_, err := run.Command(test.c, &run.Order{Intent: intents.TaskMigrate, To: test.to, MoveID: "1", WaitMS: test.wait}, run.Stored, noon)
+		var problem *envelope.Error
+		switch {
+		case test.want == "" && err != nil, test.want != "" && (!errors.As(err, &problem) || problem.Code != envelope.CodeDenied || problem.Message != test.want):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // The answers to tasks of an earlier attempt are not read any more.
 func TestAnAnswerOfAnEarlierAttemptKeepsNoRunHere(t *testing.T) {
 	t.Parallel()
@@ -385,12 +422,18 @@ func TestAnAnswerOfAnEarlierAttemptKeepsNoRunHere(t *testing.T) {
 	}
 	c := begun(status(aaif.RunPaused))
 	c.Mesh.Task, c.Mesh.Attempt = raw, 1
-	c.Mesh.Waits = []state.Wait{{Entity: "human.bob", Key: "ask", TaskID: run.CallID(c, e, c.Doc.RunID, "ask")}}
-	for attempt, refused := range map[int]bool{1: true, 2: false} {
-		c := c.Clone()
-		c.Mesh.Attempt = attempt
-		if _, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon); (err != nil) != refused {
-			t.Errorf("in attempt %d: %v", attempt, err)
+	id := run.CallID(c, e, c.Doc.RunID, "ask")
+	for name, sent := range map[string]func(*state.Checkpoint){
+		"a question": func(c *state.Checkpoint) { c.Mesh.Waits = []state.Wait{{Entity: "human.bob", Key: "ask", TaskID: id}} },
+		"a call":     func(c *state.Checkpoint) { c.Mesh.Calls = []state.Call{{To: "agent.helper", Key: "ask", ID: id}} },
+	} {
+		for attempt, refused := range map[int]bool{1: true, 2: false} {
+			c := c.Clone()
+			sent(c)
+			c.Mesh.Attempt = attempt
+			if _, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon); (err != nil) != refused {
+				t.Errorf("%s, in attempt %d: %v", name, attempt, err)
+			}
 		}
 	}
 }
@@ -407,6 +450,7 @@ func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 		"to a platform":           {begun(pendingMove(paris), waitsForBob), "", state.PhaseAborted},
 		"to a file":               {begun(pendingMove(intents.MigrateFile), waitsForBob), "", state.PhaseAborted},
 		"and a pause is pending":  {begun(pendingMove(paris), waitsForBob, pausedThere), "paused", state.PhaseAborted},
+		"amid a call":             {begun(pendingMove(paris), calledHelper), "", state.PhaseAborted},
 		"within the mesh":         {begun(pendingMove("c"), waitsForBob), "migrating", state.PhaseAsked},
 		"it has the answer":       {begun(pendingMove(paris), waitsForBob, answered), "migrating", state.PhaseAsked},
 		"it needs no answer":      {begun(pendingMove(paris)), "migrating", state.PhaseAsked},
@@ -420,7 +464,7 @@ func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 		}
 		// It agrees with an order that comes when the run has parked.
 		late := begun(status(aaif.RunAwaitingApproval))
-		late.Mesh.Waits, late.Mesh.Effects = c.Mesh.Waits, c.Mesh.Effects
+		late.Mesh.Waits, late.Mesh.Effects, late.Mesh.Calls = c.Mesh.Waits, c.Mesh.Effects, c.Mesh.Calls
 		_, err = run.Command(late, &run.Order{Intent: intents.TaskMigrate, To: c.Mesh.Migration.To, MoveID: "1"}, run.Stored, noon)
 		if (err != nil) != (test.phase == state.PhaseAborted) {
 			t.Errorf("%s: ordered later: %v", name, err)

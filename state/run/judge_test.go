@@ -64,6 +64,10 @@ func waitsForBob(c *state.Checkpoint) {
 	c.Mesh.Waits = []state.Wait{{Entity: "human.bob", TaskID: "t"}}
 }
 
+func calledHelper(c *state.Checkpoint) {
+	c.Mesh.Calls = append(c.Mesh.Calls, state.Call{Key: "one", ID: "t1", To: "agent.helper"})
+}
+
 // arriving is a run that a receiver has stored, and not accepted yet.
 func arriving(c *state.Checkpoint) {
 	moving(state.PhaseStaged, "")(c)

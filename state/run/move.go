@@ -35,9 +35,10 @@ func moveStep(m *state.Migration) state.Step {
 // CaptureNow reports whether a run that has not stopped for a pending move may be
 // captured as it stands, and withdraws the request: a tool call that is under way goes
 // along, and is settled at the target as after a crash. A run that needs an answer of this mesh is
-// not captured to leave it.
+// not captured to leave it. Calls of other agents do not keep it from another platform: they are
+// cancelled when that has accepted it. For a file no worker does that.
 func CaptureNow(c *state.Checkpoint) bool {
-	if c.Mesh.Pending != string(aaif.RunMigrating) || Leaving(c) && needed(c) != nil {
+	if c.Mesh.Pending != string(aaif.RunMigrating) || Leaving(c) && (needed(c) != nil || called(c) != nil && !Remote(c.Mesh.Migration.To)) {
 		return false
 	}
 	c.Mesh.Pending = ""
@@ -204,7 +205,7 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is to be moved to %s already, as %s has asked: take that back first", clip.Text(g.To, 128), clip.Text(g.By, 128))
 	}
 	if outOfMesh(o.To) && state.Parked(was) {
-		if err := mustStay(c); err != nil {
+		if err := mustStay(c, o); err != nil {
 			return Commanded{}, err
 		}
 	}
@@ -234,17 +235,27 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	return Commanded{Do: Applied, Status: string(c.Doc.Status)}, nil
 }
 
-// mustStay says why a parked run cannot leave the mesh; nil if it can.
-func mustStay(c *state.Checkpoint) error {
-	w := needed(c)
-	if w == nil {
-		return nil
-	}
-	who := clip.Text(w.Entity, 128)
+// mustStay says why a parked run cannot leave the mesh as the order says; nil if it can. An order that
+// says how long to wait for tool calls lets a run go to another platform amid a call of an agent, as
+// [CaptureNow] does.
+func mustStay(c *state.Checkpoint, o *Order) error {
+	w, call := needed(c), called(c)
+	paused := c.Doc.Status == aaif.RunPaused // it reads an answer, which may be there, only when it goes on
+	var who string
 	switch {
-	case c.Doc.Status == aaif.RunPaused: // the answer, which may be there, is read only when it goes on
+	case w != nil:
+		who = clip.Text(w.Entity, 128)
+	case call == nil || o.WaitMS > 0 && Remote(o.To):
+		return nil
+	default:
+		who = clip.Text(call.To, 128)
+	}
+	switch {
+	case paused && w == nil:
+		return envelope.Errorf(envelope.CodeDenied, "the run is paused amid a call of %s, whose answer comes to this mesh: resume it first, it can leave the mesh when it has read that", who)
+	case paused:
 		return envelope.Errorf(envelope.CodeDenied, "the run is paused, and then reads the answer of %s, which comes to this mesh: resume it first, it can leave the mesh after that", who)
-	case w.Later: // so it is with one that waits for an approval
+	case w == nil || w.Later: // so it is with one that waits for an approval
 		return envelope.Errorf(envelope.CodeDenied, "the run waits for an approval, and then reads the answer of %s, which comes to this mesh: it can leave the mesh after that", who)
 	}
 	return envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", who)

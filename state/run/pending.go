@@ -109,7 +109,7 @@ func Stay(c *state.Checkpoint, now time.Time) {
 // StayForApproval is Stay for a run that is about to wait for an approval, if it needs an answer
 // after that. An order to move it that comes later is refused.
 func StayForApproval(c *state.Checkpoint, now time.Time) {
-	if needed(c) != nil {
+	if unread(c) {
 		Stay(c, now)
 	}
 }

@@ -37,15 +37,15 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	if c.Doc.Status = aaif.RunRunning; calling {
 		c.Doc.Status = aaif.RunAwaitingToolResult
 	}
-	unread := Leaving(c) && needed(c) != nil
+	early := Leaving(c) && unread(c)
 	switch {
 	case park != "":
 		out.Status = park
 	case step.Kind == state.StepIntent || step.Kind == state.StepCall || calling:
-	case leaving && unread:
+	case leaving && early:
 		out.Stop = true
 	default:
-		if unread {
+		if early {
 			Stay(c, now)
 		}
 		out.Status, out.Stop = aaif.RunStatus(m.Pending), leaving

@@ -40,9 +40,11 @@ func TestStep(t *testing.T) {
 		"a move out is pending":             {begun(pendingMove(paris)), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
 		"a move, and an answer is to come":  {begun(pendingMove("c"), waitsForBob), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
 		"a move out, and an answer":         {begun(pendingMove(paris), waitsForBob), model, "", false, run.Stepped{}, aaif.RunRunning, "a", ""},
-		"the same, and the worker stops":    {begun(pendingMove(paris), waitsForBob), model, "", true, run.Stepped{Stop: true}, aaif.RunRunning, "", "migrating"},
-		"the same, and a pause is pending":  {begun(pendingMove(paris), waitsForBob, pausedThere), model, "", false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
-		"the same, amid a call":             {begun(pendingMove(paris), waitsForBob, inFlight), model, "", false, run.Stepped{}, aaif.RunAwaitingToolResult, "a", "migrating"},
+		"a move out, and an open call":      {begun(pendingMove(paris), calledHelper), model, "", false, run.Stepped{}, aaif.RunRunning, "a", ""},
+		"a move, and an open call":          {begun(pendingMove("c"), calledHelper), model, "", false, run.Stepped{Stop: true, Status: aaif.RunMigrating, Capture: true}, aaif.RunMigrating, "", ""},
+		"an answer, and the worker stops":   {begun(pendingMove(paris), waitsForBob), model, "", true, run.Stepped{Stop: true}, aaif.RunRunning, "", "migrating"},
+		"an answer, and a pause is pending": {begun(pendingMove(paris), waitsForBob, pausedThere), model, "", false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
+		"an answer, amid a call":            {begun(pendingMove(paris), waitsForBob, inFlight), model, "", false, run.Stepped{}, aaif.RunAwaitingToolResult, "a", "migrating"},
 		"it pauses, and a move was pending": {begun(pendingMove("c")), model, aaif.RunPaused, false, run.Stepped{Stop: true, Status: aaif.RunPaused}, aaif.RunPaused, "", ""},
 	} {
 		c.c.Mesh.Claims = 3
@@ -268,6 +270,11 @@ func TestMove(t *testing.T) {
 	}
 	if waits := begun(pendingMove(paris), waitsForBob); run.CaptureNow(waits) || waits.Mesh.Pending == "" {
 		t.Error("a run that needs an answer of this mesh is captured to leave it")
+	}
+	for to, want := range map[string]bool{paris: true, intents.MigrateFile: false} { // for a file no worker cancels the call
+		if got := run.CaptureNow(begun(pendingMove(to), calledHelper)); got != want {
+			t.Errorf("amid a call, to %s: captured is %t", to, got)
+		}
 	}
 	run.Capture(c, "a", "other", noon)
 	if c.Mesh.Migration.ID != "m" || !run.Offered(c) || run.Next(c.Mesh.Migration) != run.MoveToWorker {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -28,6 +29,23 @@ func needed(c *state.Checkpoint) *state.Wait {
 	}
 	return nil
 }
+
+// called returns the first call of another agent whose answer the run is still to read, nil where there
+// is none: another platform would make the call again. A call over the live lane has no answer that
+// can be read later, except that of a job.
+func called(c *state.Checkpoint) *state.Call {
+	for i := range c.Mesh.Calls {
+		call := &c.Mesh.Calls[i]
+		void := slices.ContainsFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void && w.TaskID == call.ID })
+		if !void && (call.Job || !call.Live && ofThisAttempt(c, call.Key, call.ID)) { // the id of a live call does not tell its attempt
+			return call
+		}
+	}
+	return nil
+}
+
+// unread reports whether a run has an answer to read before it may leave the mesh.
+func unread(c *state.Checkpoint) bool { return needed(c) != nil || called(c) != nil }
 
 // approvable reports whether a run is awaiting_approval for nothing but an approval, which
 // a resume gives: no call's outcome is unknown, and no answer is to come.
