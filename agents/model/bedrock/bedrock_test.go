@@ -299,6 +299,7 @@ func TestSchemasAreNarrowed(t *testing.T) {
 		`{"properties":{},"additionalProperties":true}`:                                                                                                                                 `{"properties":{},"additionalProperties":false}`,
 		`{"oneOf":[{"type":"string"},true],"type":["object","string"]}`:                                                                                                                 `{"anyOf":[{"type":"string"},true],"type":["object","string"]}`,
 		`{"$ref":"#/$defs/pattern","$defs":{"pattern":{"type":"object","properties":{"maxLength":{"type":"integer"}}}}}`:                                                                `{"$ref":"#/$defs/pattern","$defs":{"pattern":{"type":"object","additionalProperties":false,"properties":{"maxLength":{"type":"integer"}}}}}`,
+		`{"type":"integer","enum":[9007199254740993,1e2],"const":9007199254740993,"default":1.0}`:                                                                                       `{"type":"integer","enum":[9007199254740993,1e2],"const":9007199254740993,"default":1.0}`,
 		`{"minProperties":1}`: ``,
 		`{}`:                  ``,
 	} {

@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 )
@@ -15,7 +16,9 @@ var known = []string{"$ref", "$defs", "definitions", "type", "properties", "requ
 // to enforce: the schema is then described in the prompt.
 func subset(schema json.RawMessage) (json.RawMessage, bool) {
 	var in map[string]any
-	if json.Unmarshal(schema, &in) != nil || in["type"] == nil && in["properties"] == nil && in["anyOf"] == nil && in["allOf"] == nil && in["$ref"] == nil && in["enum"] == nil {
+	dec := json.NewDecoder(bytes.NewReader(schema))
+	dec.UseNumber() // a float64 would change long numbers of enum and const
+	if dec.Decode(&in) != nil || in["type"] == nil && in["properties"] == nil && in["anyOf"] == nil && in["allOf"] == nil && in["$ref"] == nil && in["enum"] == nil {
 		return nil, false
 	}
 	out, err := json.Marshal(narrow(in))
