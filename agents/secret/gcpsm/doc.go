@@ -8,7 +8,7 @@
 // path's. A key is a member of the JSON object that the secret is.
 //
 // It speaks the service's REST API, one GET, with tokens of
-// golang.org/x/oauth2/google: a service account's key where the configuration
+// cloud.google.com/go/auth: a service account's key where the configuration
 // names one, and otherwise the application default credentials, which a
 // machine, a pod or gcloud has. The generated client
 // (cloud.google.com/go/secretmanager) does the same call over gRPC; it and what

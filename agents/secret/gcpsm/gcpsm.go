@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 
-	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/google"
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/auth/credentials"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
@@ -50,7 +51,7 @@ type Vault struct {
 
 	mu     sync.Mutex
 	signed secret.Secret // the key with which tokens was made
-	tokens func() (*oauth2.Token, error)
+	tokens auth.TokenProvider
 }
 
 // New makes a Vault. It does no I/O.
@@ -107,7 +108,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	if err != nil {
 		return secret.Secret{}, secret.Errorf(secret.ErrInvalid, ref, "the path is no part of a URL")
 	}
-	token.SetAuthHeader(req)
+	req.Header.Set("Authorization", "Bearer "+token.Value)
 	resp, err := v.cfg.HTTPClient.Do(req)
 	if err != nil {
 		return secret.Secret{}, secret.Failed(ref, err)
@@ -166,7 +167,7 @@ func refused(ref aaif.VaultRef, status int, body []byte) error {
 }
 
 // token returns an access token, which the library caches until it expires.
-func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, error) {
+func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*auth.Token, error) {
 	var key secret.Secret
 	if v.cfg.Credentials != "" {
 		var err error
@@ -179,36 +180,38 @@ func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, er
 		return nil, err
 	}
 	type result struct {
-		token *oauth2.Token
+		token *auth.Token
 		err   error
 	}
 	got := make(chan result, 1)
-	go func() { // the library's sources accept no context; their client has a timeout
-		token, err := tokens()
+	go func() { // the library waits for the token of another call without looking at the context
+		token, err := tokens.Token(ctx)
 		got <- result{token, err}
 	}()
+	var r result
 	select {
-	case r := <-got:
-		if r.err == nil {
-			return r.token, nil
-		}
-		var answer *oauth2.RetrieveError
-		if errors.As(r.err, &answer) && answer.Response != nil {
-			kind := secret.OfStatus(answer.Response.StatusCode)
-			if kind == secret.ErrNotFound {
-				kind = secret.ErrUnavailable
-			}
-			return nil, secret.Errorf(kind, ref, "sign-in: status %d", answer.Response.StatusCode)
-		}
-		return nil, secret.Errorf(secret.ErrUnavailable, ref, "sign-in: it could not be reached")
+	case r = <-got:
 	case <-ctx.Done():
-		return nil, secret.Failed(ref, ctx.Err())
 	}
+	var answer *auth.Error
+	switch {
+	case ctx.Err() != nil:
+		return nil, secret.Failed(ref, ctx.Err())
+	case r.err == nil:
+		return r.token, nil
+	case errors.As(r.err, &answer) && answer.Response != nil:
+		kind := secret.OfStatus(answer.Response.StatusCode)
+		if kind == secret.ErrNotFound {
+			kind = secret.ErrUnavailable
+		}
+		return nil, secret.Errorf(kind, ref, "sign-in: status %d", answer.Response.StatusCode)
+	}
+	return nil, secret.Errorf(secret.ErrUnavailable, ref, "sign-in: it could not be reached")
 }
 
 // source makes the source of tokens when it is first needed, and again when the
 // key has changed.
-func (v *Vault) source(key secret.Secret, ref aaif.VaultRef) (func() (*oauth2.Token, error), error) {
+func (v *Vault) source(key secret.Secret, ref aaif.VaultRef) (auth.TokenProvider, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.tokens != nil && v.signed.Equal(key) {
@@ -216,17 +219,18 @@ func (v *Vault) source(key secret.Secret, ref aaif.VaultRef) (func() (*oauth2.To
 	}
 	client := *v.cfg.HTTPClient
 	client.Timeout = secret.DefaultTimeout
-	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, &client)
-	var found *google.Credentials
+	// Without a logger, the library would log tokens if GOOGLE_SDK_GO_LOGGING_LEVEL is debug.
+	opts := &credentials.DetectOptions{Scopes: []string{scope}, Client: &client, Logger: slog.New(slog.DiscardHandler)}
+	var found *auth.Credentials
 	var err error
 	if key.IsZero() {
-		found, err = google.FindDefaultCredentials(ctx, scope)
+		found, err = credentials.DetectDefault(opts)
 	} else {
-		found, err = google.CredentialsFromJSONWithType(ctx, []byte(key.Reveal()), google.ServiceAccount, scope)
+		found, err = credentials.NewCredentialsFromJSON(credentials.ServiceAccount, []byte(key.Reveal()), opts)
 	}
 	if err != nil {
 		return nil, secret.Errorf(secret.ErrUnavailable, ref, "there is nothing to sign in with: neither a service account's key nor default credentials")
 	}
-	v.signed, v.tokens = key, oauth2.ReuseTokenSource(nil, found.TokenSource).Token
-	return v.tokens, nil
+	v.signed, v.tokens = key, found
+	return found, nil
 }

@@ -11,6 +11,8 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +46,7 @@ type double struct {
 	*httptest.Server
 	down, deny atomic.Bool
 	logins     atomic.Int32
+	hold       func() // before a sign-in is answered; nil: nothing
 }
 
 func start(t *testing.T) *double {
@@ -70,6 +73,9 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/token":
 		_ = r.ParseForm()
+		if d.hold != nil {
+			d.hold()
+		}
 		if d.deny.Load() || r.Form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" || r.Form.Get("assertion") == "" {
 			answer(400, map[string]string{"error": "invalid_grant", "error_description": "bad assertion " + r.Form.Get("assertion")})
 			return
@@ -187,6 +193,62 @@ func TestSignInThatFails(t *testing.T) {
 	if _, err := gcpsm.New(gcpsm.Config{Endpoint: "ftp://x"}, nil); err == nil {
 		t.Error("an endpoint that is none is accepted")
 	}
+}
+
+// The library makes one call wait for the token that another one fetches.
+func TestAReadEndsWithItsContextWhileAnotherSignsIn(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	d.hold = func() { asked <- struct{}{}; <-release }
+	v := open(t, d, account(d))
+	read := func(ctx context.Context) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := v.Read(ctx, ref("plain", "", ""))
+			done <- err
+		}()
+		return done
+	}
+	first := read(t.Context())
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	second := read(ctx)
+	cancel()
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, secret.ErrUnavailable) {
+			t.Errorf("Read = %v", err)
+		}
+	case err := <-first:
+		close(release)
+		t.Fatalf("the first read ends first: %v", err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// The library logs requests and answers to standard error if this variable says so.
+func TestTokensAreNotLogged(t *testing.T) {
+	t.Setenv("GOOGLE_SDK_GO_LOGGING_LEVEL", "debug")
+	log, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := os.Stderr
+	os.Stderr = log
+	d := start(t)
+	_, err = open(t, d, account(d)).Read(t.Context(), ref("plain", "", ""))
+	os.Stderr = before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(log.Name()); err != nil || len(text) > 0 {
+		t.Errorf("logged %.300s, %v", text, err)
+	}
+	_ = log.Close()
 }
 
 func FuzzAnswer(f *testing.F) {
