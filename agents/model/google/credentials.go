@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
@@ -41,83 +41,45 @@ const fetchTimeout = 30 * time.Second
 
 // tokens gives the tokens of credentials.
 type tokens struct {
-	file   string
-	client *http.Client
-	creds  *auth.Credentials // only the running fetch uses it
-
-	mu      sync.Mutex
-	token   *auth.Token // the newest; nil if there is none yet
-	running *fetch      // nil if none runs
+	file    string
+	client  *http.Client
+	fetches singleflight.Group
+	creds   *auth.Credentials // only the running fetch uses it
 }
 
-// fetch is one fetch of a token, for all calls that wait for it.
-type fetch struct {
-	done  chan struct{} // closed when token or err is set
-	token *auth.Token
-	err   error
-}
-
-// get returns a token, which it fetches if the newest one is about to expire.
+// get returns a token. The end of ctx does not end the fetch: other calls may wait for it.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	f, token := t.join(ctx)
-	if f == nil {
-		return token, nil
-	}
+	fetched := t.fetches.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+		defer cancel()
+		return t.fetch(ctx)
+	})
 	select {
-	case <-f.done:
+	case f := <-fetched:
+		token, _ := f.Val.(string)
+		return token, f.Err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if f.err != nil {
-		return "", f.err
-	}
-	return f.token.Value, nil
 }
 
-// join returns the newest token if it is valid, and else the running fetch, which it begins if none
-// runs. The end of ctx does not end the fetch: other calls may wait for it.
-func (t *tokens) join(ctx context.Context) (*fetch, string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.token.IsValid() {
-		return nil, t.token.Value
-	}
-	if t.running == nil {
-		t.running = &fetch{done: make(chan struct{})}
-		go t.fill(context.WithoutCancel(ctx), t.running)
-	}
-	return t.running, ""
-}
-
-// fill fetches a token for the calls that wait for f.
-func (t *tokens) fill(ctx context.Context, f *fetch) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	f.token, f.err = t.fetch(ctx)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.running = nil; f.err == nil {
-		t.token = f.token
-	}
-	close(f.done)
-}
-
-func (t *tokens) fetch(ctx context.Context) (*auth.Token, error) {
+// fetch returns a token of the library, which caches it until shortly before it expires.
+func (t *tokens) fetch(ctx context.Context) (string, error) {
 	if t.creds == nil {
 		found, err := find(t.file, t.client)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		t.creds = found
 	}
 	token, err := t.creds.Token(ctx)
 	if err != nil {
-		return nil, unfetched(err)
+		return "", unfetched(err)
 	}
-	return token, nil
+	return token.Value, nil
 }
 
 // status finds the HTTP status in those errors of the library that have it in their text alone,
