@@ -14,7 +14,7 @@ func Nearest(word string, candidates []string) string {
 		if len(c) > 64 {
 			continue
 		}
-		d := distance(folded, fold(c))
+		d := Distance(folded, fold(c))
 		if d < least || d == least && best != "" && c < best {
 			best, least = c, d
 		}
@@ -45,28 +45,27 @@ func fold(s string) string {
 	}, strings.ToLower(s))
 }
 
-// distance is the optimal string alignment distance: insertions, deletions,
-// substitutions, and transpositions of neighbours.
-func distance(a, b string) int {
-	prev2 := make([]int, len(b)+1)
-	prev := make([]int, len(b)+1)
-	cur := make([]int, len(b)+1)
+// Distance is the optimal string alignment distance: the number of letters that must be inserted,
+// deleted, replaced or swapped with their neighbour to turn a into b.
+func Distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	prev2, prev, cur := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
 	for j := range prev {
 		prev[j] = j
 	}
-	for i := 1; i <= len(a); i++ {
+	for i := 1; i <= len(x); i++ {
 		cur[0] = i
-		for j := 1; j <= len(b); j++ {
+		for j := 1; j <= len(y); j++ {
 			cost := 1
-			if a[i-1] == b[j-1] {
+			if x[i-1] == y[j-1] {
 				cost = 0
 			}
 			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
 				cur[j] = min(cur[j], prev2[j-2]+1)
 			}
 		}
 		prev2, prev, cur = prev, cur, prev2
 	}
-	return prev[len(b)]
+	return prev[len(y)]
 }

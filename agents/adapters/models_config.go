@@ -173,32 +173,11 @@ func meantProvider(name string) aaif.Provider {
 		return ""
 	}
 	for _, p := range aaif.Providers() {
-		if len(p) > 4 && almost(strings.ToLower(name), string(p)) || strings.EqualFold(name, string(p)) {
+		if len(p) > 4 && aaif.Distance(strings.ToLower(name), string(p)) <= 1 || strings.EqualFold(name, string(p)) {
 			return p
 		}
 	}
 	return ""
-}
-
-// almost reports whether two texts differ by one letter that is missing,
-// different, or transposed with its neighbour.
-func almost(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	i := 0
-	for i < len(a) && a[i] == b[i] {
-		i++
-	}
-	switch {
-	case len(b) == len(a)+1:
-		return a[i:] == b[i+1:]
-	case len(b) != len(a):
-		return false
-	case i == len(a) || a[i+1:] == b[i+1:]:
-		return true
-	}
-	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
 }
 
 // openModels reads section models, and the catalogue that it names.
