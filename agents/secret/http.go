@@ -3,9 +3,7 @@ package secret
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 )
@@ -46,26 +44,9 @@ type bounded struct{ next http.RoundTripper }
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(req)
 	if err == nil {
-		resp.Body = &boundedBody{resp.Body, maxAnswer}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
 	}
 	return resp, err
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errors.New("the answer is too large")
-	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
-	b.left -= n
-	if b.left < 0 {
-		return 0, errors.New("the answer is too large")
-	}
-	return n, err
 }
 
 // OfStatus returns the kind of failure for an HTTP status of a vault that is
