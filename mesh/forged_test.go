@@ -252,7 +252,7 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 			}
 			last := deliver(honest, question()) // all before it has been stored before it
 			eventually(t, "the last question is there", func() bool {
-				_, err := client.FindAsk(ctxFor(t), bob, last.ID)
+				_, err := client.FindAsk(ctxFor(t), bob, "", last.ID)
 				return err == nil
 			})
 
@@ -268,7 +268,7 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 			if _, shown := states[dubious.ID]; shown != (f.want == "") {
 				t.Errorf("the question of doubtful origin is shown: %t", shown)
 			}
-			if _, err := client.FindAsk(ctxFor(t), bob, dubious.ID); (err == nil) != (f.want == "") {
+			if _, err := client.FindAsk(ctxFor(t), bob, "", dubious.ID); (err == nil) != (f.want == "") {
 				t.Errorf("the question of doubtful origin: %v", err)
 			}
 		})
@@ -406,7 +406,7 @@ func TestAnUnsignedQuestionReplacesNoSignedOne(t *testing.T) {
 			if c.want == mesh.AskWithdrawn {
 				return
 			}
-			if a, err = b.client.FindAsk(ctxFor(t), bob, e.ID); err != nil {
+			if a, err = b.client.FindAsk(ctxFor(t), bob, "", e.ID); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.client.AnswerPersonTask(ctxFor(t), a, e.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))); err != nil {
@@ -442,10 +442,10 @@ func TestTwoSendersMayUseOneIDInAnInbox(t *testing.T) {
 	equal(t, "the withdrawn one", asks[eve+" "+real.ID].State, mesh.AskWithdrawn)
 	equal(t, "the other", asks[reviewer+" "+real.ID].State, mesh.AskOpen)
 
-	if _, err := b.client.FindAsk(ctxFor(t), bob, real.ID); !errors.Is(err, mesh.ErrSeveralAsks) || !strings.Contains(err.Error(), eve) || !strings.Contains(err.Error(), reviewer) {
+	if _, err := b.client.FindAsk(ctxFor(t), bob, "", real.ID); !errors.Is(err, mesh.ErrSeveralAsks) || !strings.Contains(err.Error(), eve) || !strings.Contains(err.Error(), reviewer) {
 		t.Errorf("the id alone: %v", err)
 	}
-	ask, err := b.client.FindAskFrom(ctxFor(t), bob, reviewer, real.ID)
+	ask, err := b.client.FindAsk(ctxFor(t), bob, reviewer, real.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestAnAnswerThatAReplicaLacksIsNotLate(t *testing.T) {
 		t.Errorf("an answer in time: %v", err)
 	}
 	caughtUp()
-	if ask, err := client.FindAsk(ctxFor(t), bob, ask.Task.ID); err != nil || ask.State != mesh.AskAnswered {
+	if ask, err := client.FindAsk(ctxFor(t), bob, "", ask.Task.ID); err != nil || ask.State != mesh.AskAnswered {
 		t.Errorf("ask %+v, %v", ask, err)
 	}
 }

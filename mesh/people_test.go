@@ -64,7 +64,7 @@ func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
 	if err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
-	again, err := client.FindAsk(ctxFor(t), bob, e.ID)
+	again, err := client.FindAsk(ctxFor(t), bob, "", e.ID)
 	if err != nil || again.State != mesh.AskAnswered || string(again.Answer.Payload) != `{"ok":true}` {
 		t.Errorf("the ask is %+v, %v", again, err)
 	}
@@ -184,7 +184,7 @@ func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 	second := r.asked(client, boss)
 	eventually(t, "bob is told", func() bool {
 		var err error
-		if ask, err = client.FindAsk(ctxFor(t), bob, ask.Task.ID); err != nil {
+		if ask, err = client.FindAsk(ctxFor(t), bob, "", ask.Task.ID); err != nil {
 			t.Fatal(err)
 		}
 		return ask.State == mesh.AskWithdrawn
@@ -202,7 +202,7 @@ func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 	if err != nil || string(reply.Payload) != `{"human.bob":"E_TIMEOUT: human.bob did not answer in time","human.boss":"{\"ok\":true}"}` {
 		t.Errorf("result %v, %v", reply, err)
 	}
-	if ask, err = client.FindAsk(ctxFor(t), bob, ask.Task.ID); err != nil || ask.State != mesh.AskWithdrawn || ask.Late == nil {
+	if ask, err = client.FindAsk(ctxFor(t), bob, "", ask.Task.ID); err != nil || ask.State != mesh.AskWithdrawn || ask.Late == nil {
 		t.Errorf("ask %+v, %v", ask, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestOfThreePeopleTwoAreEnough(t *testing.T) {
 		t.Fatalf("result %v, %v", reply, err)
 	}
 	eventually(t, "the third is told", func() bool {
-		ask, err := client.FindAsk(ctxFor(t), boss, asks[boss].Task.ID)
+		ask, err := client.FindAsk(ctxFor(t), boss, "", asks[boss].Task.ID)
 		return err == nil && ask.State == mesh.AskWithdrawn && ask.Reason == "the run has ended"
 	})
 }
@@ -281,7 +281,7 @@ func TestCancelOfARunThatWaitsTellsThePerson(t *testing.T) {
 	}
 	r.cancelled(client, task)
 	eventually(t, "bob is told", func() bool {
-		ask, err := client.FindAsk(ctxFor(t), bob, ask.Task.ID)
+		ask, err := client.FindAsk(ctxFor(t), bob, "", ask.Task.ID)
 		return err == nil && ask.State == mesh.AskWithdrawn && strings.Contains(ask.Reason, "never mind")
 	})
 }

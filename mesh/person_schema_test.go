@@ -60,7 +60,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 		say(`{"nope":1}`)
 		var seen *mesh.PersonTask
 		eventually(t, "the misfit is stored", func() (ok bool) {
-			seen, _ = client.FindAsk(ctxFor(t), bob, ask.Task.ID)
+			seen, _ = client.FindAsk(ctxFor(t), bob, "", ask.Task.ID)
 			return seen != nil && seen.Misfit != nil
 		})
 		if seen.State != mesh.AskOpen || seen.Answer != nil || string(seen.Misfit.Payload) != `{"nope":1}` {
@@ -112,7 +112,7 @@ func TestAnAnswerToAnotherDoesNotCount(t *testing.T) {
 		say(change)
 		var why error
 		eventually(t, want, func() bool {
-			seen, err := client.FindAsk(ctxFor(t), bob, ask.ID)
+			seen, err := client.FindAsk(ctxFor(t), bob, "", ask.ID)
 			if err != nil || seen.State != mesh.AskOpen {
 				t.Fatalf("%s: %+v, %v", want, seen, err)
 			}

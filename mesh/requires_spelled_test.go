@@ -178,7 +178,7 @@ func TestAnAskIsReadHoweverItIsSpelled(t *testing.T) {
 		}
 		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
-			ask, _ = client.FindAsk(ctxFor(t), bob, task.ID)
+			ask, _ = client.FindAsk(ctxFor(t), bob, "", task.ID)
 			return ask != nil
 		})
 		equal(t, "answer_by", ask.Until.UTC(), until)

@@ -33,7 +33,7 @@ func (r *rig) asked(person string) (ask *mesh.PersonTask) {
 func (r *rig) withdrawn(ask *mesh.PersonTask) *mesh.PersonTask {
 	r.t.Helper()
 	until(r.t, ask.Task.To+" is told", func() bool {
-		now, err := r.client.FindAsk(r.ctx(), ask.Task.To, ask.Task.ID)
+		now, err := r.client.FindAsk(r.ctx(), ask.Task.To, "", ask.Task.ID)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -117,15 +117,10 @@ func (c *Client) PersonTasks(ctx context.Context, person string) ([]*PersonTask,
 	return asks, nil
 }
 
-// FindAsk is [Client.FindAskFrom] for a task from any sender.
-func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTask, error) {
-	return c.FindAskFrom(ctx, person, "", taskID)
-}
-
-// FindAskFrom returns the task in a person's inbox ("": in any inbox), from a sender ("": from any),
+// FindAsk returns the task in a person's inbox ("": in any inbox), from a sender ("": from any),
 // whose id is taskID, or the only one whose id begins with taskID. It fails with
 // [jetstream.ErrNotFound] if there is none, and with [ErrSeveralAsks] if there are several.
-func (c *Client) FindAskFrom(ctx context.Context, person, sender, taskID string) (*PersonTask, error) {
+func (c *Client) FindAsk(ctx context.Context, person, sender, taskID string) (*PersonTask, error) {
 	inbox, err := c.inbox()
 	if err != nil {
 		return nil, err

@@ -83,27 +83,6 @@ func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error
 	return run.Mesh.Reply, nil
 }
 
-// Find returns the last handoff of a run that was transferred here.
-func (r *Receiver) Find(ctx context.Context, run string) (Status, error) {
-	var found *record
-	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
-		if err != nil {
-			return Status{}, err
-		}
-		h, err := r.decode(rec)
-		if err != nil || h.c.Doc.RunID != run {
-			continue
-		}
-		if found == nil || h.migration().Since.After(found.migration().Since) {
-			found = h
-		}
-	}
-	if found == nil {
-		return Status{}, fmt.Errorf("run %.50q: %w", run, ErrUnknown)
-	}
-	return found.status(), nil
-}
-
 // List returns all stored handoffs, in no particular order. A record that cannot be read, for
 // example because this process lacks the key of the agent's runs, is left out, with a warning in
 // the log.

@@ -190,12 +190,12 @@ func addSender(flags *pflag.FlagSet, sender *string) {
 // others, which may have any id, are not in the way.
 func findAsk(ctx context.Context, node *mesh.Node, person, sender, task string) (*mesh.PersonTask, error) {
 	if person != "" {
-		ask, err := node.FindAskFrom(ctx, person, sender, task)
+		ask, err := node.FindAsk(ctx, person, sender, task)
 		if !errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
 			return ask, err
 		}
 	}
-	return node.FindAskFrom(ctx, "", sender, task)
+	return node.FindAsk(ctx, "", sender, task)
 }
 
 func noAsk(err error, task string) error {
