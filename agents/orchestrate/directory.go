@@ -3,6 +3,8 @@ package orchestrate
 import (
 	"context"
 	"errors"
+	"path"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -55,6 +57,19 @@ func IsEntity(ref string) bool {
 	switch subject.EntityType(ref) {
 	case subject.TypeAgent, subject.TypeService, subject.TypeHuman:
 		return subject.ValidateEntity(ref) == nil
+	}
+	return false
+}
+
+// IsPath reports whether a reference without a scheme is the path of a document: ./x, ../x, /x,
+// or a name with one of the documents' extensions.
+func IsPath(ref string) bool {
+	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
+		return true
+	}
+	switch strings.ToLower(path.Ext(ref)) {
+	case ".json", ".yaml", ".yml", ".cbor":
+		return true
 	}
 	return false
 }

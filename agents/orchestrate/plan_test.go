@@ -103,3 +103,13 @@ func TestBareIsWhatTheAgentSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestPathsOfDocuments(t *testing.T) {
+	t.Parallel()
+	for ref, want := range map[string]bool{"./a": true, "../a": true, "/a": true, "a.json": true, "b/a.YAML": true, "a.yml": true, "a.cbor": true,
+		"agent.echo": false, "a": false, ".a/b": false, "a.txt": false, "": false} {
+		if orchestrate.IsPath(ref) != want {
+			t.Errorf("IsPath(%q) = %v", ref, !want)
+		}
+	}
+}

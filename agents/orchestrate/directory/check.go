@@ -32,7 +32,7 @@ func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 func (v *View) Present(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, slices.DeleteFunc(references(def), func(r reference) bool {
 		scheme, _, ok := schemeOf(r.ref)
-		return !ok && isPath(r.ref) || ok && (scheme == "file" || scheme == "https" || scheme == "http")
+		return !ok && orchestrate.IsPath(r.ref) || ok && (scheme == "file" || scheme == "https" || scheme == "http")
 	}))
 }
 
@@ -67,7 +67,7 @@ func warn(pointer, message, hint string) aaif.Problem {
 func (v *View) Never(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	var out []aaif.Problem
 	for _, r := range references(def) {
-		if scheme, _, ok := schemeOf(r.ref); ctx.Err() != nil || ok && scheme == "skill" || !ok && !isPath(r.ref) && subject.EntityType(r.ref) != subject.TypeBus {
+		if scheme, _, ok := schemeOf(r.ref); ctx.Err() != nil || ok && scheme == "skill" || !ok && !orchestrate.IsPath(r.ref) && subject.EntityType(r.ref) != subject.TypeBus {
 			continue
 		}
 		if p, found := v.problem(ctx, r); found && p.Severity == aaif.SeverityError {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -173,7 +172,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 	}
 	scheme, rest, ok := schemeOf(ref)
 	if !ok {
-		if isPath(ref) {
+		if orchestrate.IsPath(ref) {
 			return v.file(ctx, ref, ref)
 		}
 		return v.dir.byName(ctx, ref)
@@ -209,19 +208,6 @@ func schemeOf(ref string) (scheme, rest string, ok bool) {
 		}
 	}
 	return strings.ToLower(scheme), rest, true
-}
-
-// isPath reports whether a reference is a relative path of a document: ./x,
-// ../x, or a name with one of the documents' extensions.
-func isPath(ref string) bool {
-	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
-		return true
-	}
-	switch strings.ToLower(path.Ext(ref)) {
-	case ".json", ".yaml", ".yml", ".cbor":
-		return true
-	}
-	return false
 }
 
 // entity returns the member for an entity id. Nothing else needs to be known

@@ -155,7 +155,7 @@ func (t *team) refs() {
 			t.fail(m.pointer+"/ref", aaif.RuleID, refForms, "the reference is empty")
 		case namesNoSkill(m.ref):
 			t.fail(m.pointer+"/ref", aaif.RuleID, "as in skill:go_review", "the reference names no skill")
-		case !orchestrate.IsRef(m.ref) && !isPath(m.ref):
+		case !orchestrate.IsRef(m.ref) && !orchestrate.IsPath(m.ref):
 			t.names = append(t.names, m)
 		case t.isSelf(m.ref):
 			t.self(m)

@@ -121,7 +121,7 @@ func (g *group) resolve(from int, ref string) []int {
 	case "file":
 		keys = []string{g.path(from, rest)}
 	case "":
-		if isPath(ref) && !orchestrate.IsEntity(ref) { // agent.yaml is an entity id
+		if orchestrate.IsPath(ref) && !orchestrate.IsEntity(ref) { // agent.yaml is an entity id
 			keys = []string{g.path(from, ref)}
 		}
 	}
@@ -146,18 +146,6 @@ func (g *group) path(from int, rest string) string {
 		name = filepath.Join(filepath.Dir(g.sources[from].Path), name)
 	}
 	return filepath.Clean(name)
-}
-
-// isPath reports whether a reference is a file name without a scheme.
-func isPath(ref string) bool {
-	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
-		return true
-	}
-	switch strings.ToLower(filepath.Ext(ref)) {
-	case ".json", ".yaml", ".yml", ".cbor":
-		return true
-	}
-	return false
 }
 
 // one returns the document that a reference means; -1 if it is not among them,

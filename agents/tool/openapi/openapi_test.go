@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ func (a *api) tools(t testing.TB, entry aaif.Tool, o Options) (map[string]*Opera
 	if entry.Endpoint == "" {
 		entry.Endpoint = a.url + "/openapi.json"
 	}
-	entry.Name, entry.Description = or(entry.Name, "api"), or(entry.Description, "An API.")
+	entry.Name, entry.Description = cmp.Or(entry.Name, "api"), cmp.Or(entry.Description, "An API.")
 	src, err := Open(&entry, a.access, o)
 	if err != nil {
 		return nil, err

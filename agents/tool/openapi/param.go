@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,9 +40,9 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 	q := &param{name: p.Name, in: p.In, required: p.Required || p.In == "path", style: p.Style}
 	switch p.In {
 	case "path":
-		q.style = or(q.style, "simple")
+		q.style = cmp.Or(q.style, "simple")
 	case "header":
-		q.style = or(q.style, "simple")
+		q.style = cmp.Or(q.style, "simple")
 		if !httpguts.ValidHeaderFieldName(p.Name) {
 			return nil, fmt.Errorf("%q cannot be a header", clip.Text(p.Name, 100))
 		}
@@ -49,7 +50,7 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 			return nil, nil
 		}
 	case "query", "cookie":
-		q.style = or(q.style, "form")
+		q.style = cmp.Or(q.style, "form")
 	default:
 		return nil, fmt.Errorf("a parameter in %q", clip.Text(p.In, 40))
 	}
@@ -64,13 +65,6 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 		q.json = true
 	}
 	return q, nil
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // schemaOf returns the schema of a parameter's value.
@@ -210,7 +204,7 @@ func (q *param) inQuery(v value) []string {
 		return parts
 	}
 	between := map[string]string{"spaceDelimited": "%20", "pipeDelimited": "%7C"}[q.style]
-	return []string{name + "=" + strings.Join(parts, or(between, ","))}
+	return []string{name + "=" + strings.Join(parts, cmp.Or(between, ","))}
 }
 
 // maxDeep bounds how deep deepObject goes into a value, and maxDeepName the length in bytes of a
