@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -67,7 +66,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			var told strings.Builder
-			got, err := newModel(t, serve(t, c.server)).Generate(t.Context(), hi, func(d model.Delta) error {
+			got, err := newModel(t, modeltest.Serve(t, c.server)).Generate(t.Context(), hi, func(d model.Delta) error {
 				told.WriteString(d.Text)
 				return nil
 			})
@@ -99,7 +98,7 @@ func TestThoughtsComeBackAsTheyCame(t *testing.T) {
 		begin(4, `{"type":"tool_use","id":"toolu_a","name":"look","input":{}}`), delta(4, `{"type":"input_json_delta","partial_json":"{\"n\":1}"}`), stop("tool_use"), end)
 	for _, first := range []answer{{body: whole}, {header: map[string]string{"Content-Type": "text/event-stream"}, body: streamed}} {
 		server := &canned{answers: []answer{first, {body: fine}}}
-		m := newModel(t, serve(t, server))
+		m := newModel(t, modeltest.Serve(t, server))
 		req := *hi
 		req.Params.Extended = json.RawMessage(`{"thinking":{"type":"enabled","budget_tokens":1024}}`)
 		var told string
@@ -156,7 +155,7 @@ func TestPausedTurnsAreAskedOn(t *testing.T) {
 	header := map[string]string{"Content-Type": "text/event-stream"}
 	server := &canned{answers: []answer{{header: header, body: first}, {header: header, body: second}}}
 	var told string
-	res, err := newModel(t, serve(t, server)).Generate(t.Context(), hi, func(d model.Delta) error { told += d.Text; return nil })
+	res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), hi, func(d model.Delta) error { told += d.Text; return nil })
 	if err != nil || told != "I search. Found." || res.Message.Content != told || len(server.bodies) != 2 || res.Usage.InputTokens != 120 || res.Usage.OutputTokens != 10 {
 		t.Fatalf("streamed %q, response %+v, error %v, %d requests", told, res, err, len(server.bodies))
 	}
@@ -166,7 +165,7 @@ func TestPausedTurnsAreAskedOn(t *testing.T) {
 	}
 
 	server = &canned{answers: []answer{{header: header, body: first}}}
-	_, err = newModel(t, serve(t, server)).Generate(t.Context(), hi, nil)
+	_, err = newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), hi, nil)
 	if !errors.Is(err, model.ErrUnavailable) || len(server.bodies) != 9 {
 		t.Errorf("error %v after %d requests", err, len(server.bodies))
 	}
@@ -208,7 +207,7 @@ func TestAnswersThatBreak(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			m := newModel(t, serve(t, c.server), func(cfg *anthropic.Config) { cfg.MaxResponse = 65536 })
+			m := newModel(t, modeltest.Serve(t, c.server), func(cfg *anthropic.Config) { cfg.MaxResponse = 65536 })
 			res, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
 			if res != nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) || hasKey(err.Error()) {
 				t.Errorf("response %+v, error %v, want %v that says %q", res, err, c.kind, c.text)
@@ -223,7 +222,7 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 	for i := range 257 {
 		events = append(events, begin(i, `{"type":"tool_use","id":"a","name":"x","input":{}}`))
 	}
-	_, err := newModel(t, serve(t, stream(append(events, stop("tool_use"), end)...))).Generate(t.Context(), hi, nil)
+	_, err := newModel(t, modeltest.Serve(t, stream(append(events, stop("tool_use"), end)...))).Generate(t.Context(), hi, nil)
 	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "more than 256 tool calls") {
 		t.Errorf("error %v", err)
 	}
@@ -235,7 +234,7 @@ func TestCallIDsAreNewToTheConversation(t *testing.T) {
 	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}
 	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old), model.ToolResult(old, json.RawMessage(`1`))}}
 	server := stream(start, begin(0, `{"type":"tool_use","id":"call_1","name":"x","input":{}}`), begin(1, `{"type":"tool_use","id":"","name":"x","input":{}}`), stop("tool_use"), end)
-	res, err := newModel(t, serve(t, server)).Generate(t.Context(), req, nil)
+	res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +269,7 @@ func TestStatuses(t *testing.T) {
 		{answer{400, nil, obj("invalid_request_error", "we got Bearer abcdef and "+testKey)}, model.Error{Kind: model.ErrBadRequest, Message: "we got [key] and [key]; invalid_request_error; req_1"}},
 	} {
 		server := &canned{answers: []answer{c.answer}}
-		m := newModel(t, serve(t, server))
+		m := newModel(t, modeltest.Serve(t, server))
 		for n, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
 			_, err := m.Generate(t.Context(), hi, onDelta)
 			c.want.Status = c.answer.status
@@ -288,58 +287,24 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsUnavailable(t *testing.T) {
+func TestServersKeysAndAddresses(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
-	_, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot reach 127.0.0.1: ") || hasKey(err.Error()) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestTimeoutIsUnavailable(t *testing.T) {
-	t.Parallel()
-	m := newModel(t, double(t, modeltest.Turn{Hang: true, Text: "it began "}).URL, func(c *anthropic.Config) { c.RequestTimeout = 30 * time.Millisecond })
-	for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
-		_, err := m.Generate(t.Context(), hi, onDelta)
-		var e *model.Error
-		if !errors.Is(err, model.ErrUnavailable) || !errors.As(err, &e) || e.Message != "no complete answer within 30ms" {
-			t.Errorf("error %v", err)
-		}
-	}
-}
-
-func TestKeyIsResolvedAtEachCall(t *testing.T) {
-	t.Parallel()
-	c := always(fine)
-	key := "first"
-	var keyErr error
-	m := newModel(t, serve(t, c), func(cfg *anthropic.Config) {
-		cfg.Key = func(context.Context) (string, error) { return key, keyErr }
-	})
-	for _, key = range []string{"first", "second", ""} {
-		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	for _, h := range c.headers {
-		got = append(got, h.Get("X-Api-Key"))
-	}
-	if want := []string{"first", "second", ""}; !reflect.DeepEqual(got, want) {
-		t.Errorf("sent %q, want %q", got, want)
-	}
-	keyErr = errors.New("environment variable LLM_KEY is not set")
-	_, err := m.Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrAuth) || !errors.Is(err, keyErr) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
-		t.Errorf("error %v after %d requests", err, len(c.bodies))
-	}
-	keyErr = fmt.Errorf("read it: %w", &model.Error{Kind: model.ErrUnavailable, Message: "the vault does not answer"})
-	var failed *model.Error
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 3 {
-		t.Errorf("a key that cannot be read now: error %v after %d requests", err, len(c.bodies))
-	}
+	modeltest.Frame{
+		New: func(t *testing.T, url string, timeout time.Duration, key func(context.Context) (string, error)) model.Model {
+			return newModel(t, url, func(c *anthropic.Config) {
+				if c.RequestTimeout = timeout; key != nil {
+					c.Key = key
+				}
+			})
+		},
+		Double: double, Fine: fine, Path: "/v1/messages", HasKey: hasKey,
+		Sent: func(h http.Header) string { return h.Get("X-Api-Key") },
+		Refused: func(url string) error {
+			_, err := anthropic.New(anthropic.Config{BaseURL: url, MaxTokens: -1})
+			return err
+		},
+		Rest: []string{"negative"},
+	}.Run(t)
 }
 
 func TestNothingComesFromTheEnvironment(t *testing.T) {
@@ -349,50 +314,12 @@ func TestNothingComesFromTheEnvironment(t *testing.T) {
 	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/")
 	t.Setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Leak: from-the-environment")
 	c := always(fine)
-	m := newModel(t, serve(t, c), func(cfg *anthropic.Config) { cfg.Key = nil })
+	m := newModel(t, modeltest.Serve(t, c), func(cfg *anthropic.Config) { cfg.Key = nil })
 	if _, err := m.Generate(t.Context(), hi, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(c.headers); strings.Contains(got, "environment") {
 		t.Errorf("headers %s", got)
-	}
-}
-
-func TestKeyStaysAtItsOrigin(t *testing.T) {
-	t.Parallel()
-	elsewhere := always(fine)
-	url := serve(t, elsewhere)
-	for _, status := range []int{http.StatusTemporaryRedirect, http.StatusFound} {
-		m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, url+"/v1/messages", status)
-		})))
-		_, err := m.Generate(t.Context(), hi, nil)
-		if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "redirect") || hasKey(err.Error()) {
-			t.Errorf("error %v", err)
-		}
-	}
-	if len(elsewhere.bodies) != 0 {
-		t.Errorf("the request went elsewhere: %v", elsewhere.headers)
-	}
-}
-
-func TestNewReportsAllProblems(t *testing.T) {
-	t.Parallel()
-	for base, want := range map[string]string{
-		"ftp://x/v1":              "want http:// or https://",
-		"localhost:11434/v1":      "want http:// or https://",
-		"http://":                 "and a host",
-		"http://u:secret@h/v1":    "no user",
-		"http://h/v1?key=secret":  "no user, query",
-		"http://h:secret:port/v1": "not a URL",
-	} {
-		_, err := anthropic.New(anthropic.Config{BaseURL: base, MaxTokens: -1})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "negative") {
-			t.Errorf("%s: error %v, want one that says %q and the rest", base, err, want)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error quotes the URL: %v", base, err)
-		}
 	}
 }
 

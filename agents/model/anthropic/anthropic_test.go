@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -57,13 +56,9 @@ func (c *canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, a.body)
 }
 
-func serve(t *testing.T, h http.Handler) string {
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
 const fine = `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}}`
+
+var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
 func always(body string) *canned { return &canned{answers: []answer{{body: body}}} }
 
@@ -102,8 +97,6 @@ func stop(reason string) string {
 
 const end = `{"type":"message_stop"}`
 
-var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
-
 func f(v float64) *float64 { return &v }
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -136,7 +129,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		"output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer","description":"{minimum: 3}"}}}}},
 		"a.b*|#@{}":{"y": 1.50, "x": "<&>"},"top_k":9007199254740993,"presence_penalty":1}`
 	c := always(fine)
-	res, err := newModel(t, serve(t, c), func(cfg *anthropic.Config) { cfg.Betas = []string{"one", "two"} }).Generate(t.Context(), req, nil)
+	res, err := newModel(t, modeltest.Serve(t, c), func(cfg *anthropic.Config) { cfg.Betas = []string{"one", "two"} }).Generate(t.Context(), req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +147,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 
 	c = always(fine)
-	plain := newModel(t, serve(t, c)+"/proxy/v1/", func(cfg *anthropic.Config) { cfg.Key = nil })
+	plain := newModel(t, modeltest.Serve(t, c)+"/proxy/v1/", func(cfg *anthropic.Config) { cfg.Key = nil })
 	if _, err := plain.Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +167,7 @@ func TestToolsOfThePastAreDeclared(t *testing.T) {
 		t.Error(err)
 	}
 	c := always(fine)
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil); err != nil {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.bodies[0]; !strings.Contains(got, `"tool_choice":{"type":"none"}`) || !strings.Contains(got, `"tools":[{"name":"look","input_schema":{"type":"object"}}]`) {
@@ -204,7 +197,7 @@ func TestExtendedWins(t *testing.T) {
 		server := always(fine)
 		req := *hi
 		req.Params = c.params
-		res, err := newModel(t, serve(t, server)).Generate(t.Context(), &req, nil)
+		res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), &req, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +264,7 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 				}
 				req := *hi
 				req.Params, req.Format = c.params, c.format
-				res, err := newModel(t, serve(t, server)).Generate(t.Context(), &req, onDelta)
+				res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), &req, onDelta)
 				if len(server.bodies) != c.tries {
 					t.Fatalf("%d requests, want %d; error %v", len(server.bodies), c.tries, err)
 				}
@@ -296,7 +289,7 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 func TestRefusalsAreKeptInMind(t *testing.T) {
 	t.Parallel()
 	server := &canned{answers: []answer{refusal("`temperature` and `top_p` cannot both be specified for this model."), refusal("output_config.format: no such schema"), refusal("max_tokens: 8192 > 4096, which is the maximum"), {body: fine}}}
-	m := newModel(t, serve(t, server))
+	m := newModel(t, modeltest.Serve(t, server))
 	req := *hi
 	req.Params = model.Params{Temperature: f(0.5), TopP: f(0.5)}
 	req.Format = model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`)}
@@ -333,7 +326,7 @@ func TestFormatsWithoutASchemaAreAskedForInWords(t *testing.T) {
 		req := *hi
 		req.Format = format
 		req.Messages = append([]model.Message{model.System("mind the gap")}, hi.Messages...)
-		if _, err := newModel(t, serve(t, c)).Generate(t.Context(), &req, nil); err != nil {
+		if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), &req, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.bodies[0]; strings.Contains(got, "output_config") || !strings.Contains(got, `mind the gap`) || !strings.Contains(got, "Answer with one JSON value") ||

@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			var told strings.Builder
-			got, err := newModel(t, serve(t, c.server)).Generate(t.Context(), hi, func(d model.Delta) error {
+			got, err := newModel(t, modeltest.Serve(t, c.server)).Generate(t.Context(), hi, func(d model.Delta) error {
 				told.WriteString(d.Text)
 				return nil
 			})
@@ -122,7 +122,7 @@ func TestWholeAnswers(t *testing.T) {
 	t.Parallel()
 	server := always(`{"output":{"message":{"role":"assistant","content":[{"citationsContent":{"content":[{"text":"a "}]}},{"text":"b"},{"toolUse":{"toolUseId":"x","name":"look","input":{"n": 9007199254740993,"f":1.50,"list":[],"null":null}}},{"toolUse":{"toolUseId":"y","name":"look","input":null}}]}},"stopReason":"tool_use",
 		"usage":{"inputTokens":10,"outputTokens":5,"totalTokens":15,"cacheReadInputTokens":30}}`)
-	got, err := newModel(t, serve(t, server)).Generate(t.Context(), hi, nil)
+	got, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), hi, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestThoughtsComeBackAsTheyCame(t *testing.T) {
 		say(2, "Let me "), say(2, "look."), reason(3, `{"text":"twice"}`), reason(3, `{"signature":"signed:twice"}`), use(4, "a", "look"), input(4, `{"n":1}`), stop("tool_use"))
 	for _, first := range []http.HandlerFunc{says(whole), streamed.answers[0]} {
 		server := &canned{answers: []http.HandlerFunc{first, either}}
-		m := newModel(t, serve(t, server))
+		m := newModel(t, modeltest.Serve(t, server))
 		req := *hi
 		req.Params.Extended = json.RawMessage(`{"thinking":{"type":"enabled","budget_tokens":1024}}`)
 		var onDelta func(model.Delta) error
@@ -243,7 +243,7 @@ func TestAnswersThatBreak(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			m := newModel(t, serve(t, c.server), func(cfg *bedrock.Config) { cfg.MaxResponse = 65536 })
+			m := newModel(t, modeltest.Serve(t, c.server), func(cfg *bedrock.Config) { cfg.MaxResponse = 65536 })
 			onDelta := func(model.Delta) error { return nil }
 			if c.whole {
 				onDelta = nil
@@ -284,7 +284,7 @@ func TestStatuses(t *testing.T) {
 			}
 			fail(w, c.status, c.code, c.message)
 		}}}
-		m := newModel(t, serve(t, server))
+		m := newModel(t, modeltest.Serve(t, server))
 		for n, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
 			_, err := m.Generate(t.Context(), hi, onDelta)
 			c.want.Status = c.status
@@ -302,7 +302,7 @@ func TestStatuses(t *testing.T) {
 	}
 	// A gateway in front of the service has errors of its own form.
 	for status, kind := range map[int]model.Kind{401: model.ErrAuth, 404: model.ErrBadRequest, 413: model.ErrContextTooLong, 429: model.ErrRateLimited, 502: model.ErrUnavailable} {
-		m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m := newModel(t, modeltest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			io.WriteString(w, `<html>`)
 		})))
@@ -314,39 +314,19 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsUnavailable(t *testing.T) {
+func TestServersAndAddresses(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
-	_, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot reach the service: ") || hasKey(err.Error()) || strings.Contains(err.Error(), "/model/") {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestTimeoutIsUnavailable(t *testing.T) {
-	t.Parallel()
-	m := newModel(t, double(t, modeltest.Turn{Hang: true, Text: "it began "}).URL, func(c *bedrock.Config) { c.RequestTimeout = 30 * time.Millisecond })
-	for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
-		_, err := m.Generate(t.Context(), hi, onDelta)
-		var e *model.Error
-		if !errors.Is(err, model.ErrUnavailable) || !errors.As(err, &e) || e.Message != "no complete answer within 30ms" {
-			t.Errorf("error %v", err)
-		}
-	}
-}
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	elsewhere := always(fine)
-	url := serve(t, elsewhere)
-	m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, url+"/model/m/converse", http.StatusTemporaryRedirect)
-	})))
-	_, err := m.Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "redirect") || len(elsewhere.bodies) != 0 {
-		t.Errorf("error %v, %d requests elsewhere", err, len(elsewhere.bodies))
-	}
+	modeltest.Frame{
+		New: func(t *testing.T, url string, timeout time.Duration, _ func(context.Context) (string, error)) model.Model {
+			return newModel(t, url, func(c *bedrock.Config) { c.RequestTimeout = timeout })
+		},
+		Double: double, Fine: fine, Path: "/model/", Server: "the service", HasKey: hasKey,
+		Refused: func(url string) error {
+			_, err := bedrock.New(bedrock.Config{BaseURL: url, Key: func(context.Context) (string, error) { return testKey, nil }, RequestTimeout: -1})
+			return err
+		},
+		Rest: []string{"region: must not be empty", "negative"},
+	}.Run(t)
 }
 
 // late is a transport that still reads the request when the answer has begun.
@@ -410,7 +390,7 @@ func TestCallIDsAreNewToTheConversation(t *testing.T) {
 	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}
 	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old), model.ToolResult(old, json.RawMessage(`1`))}}
 	server := stream(use(0, "call_1", "x"), use(1, "", "x"), stop("tool_use"))
-	res, err := newModel(t, serve(t, server)).Generate(t.Context(), req, func(model.Delta) error { return nil })
+	res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), req, func(model.Delta) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

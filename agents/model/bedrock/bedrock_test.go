@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -42,12 +41,6 @@ func (c *canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-func serve(t *testing.T, h http.Handler) string {
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
 func always(body string) *canned { return &canned{answers: []http.HandlerFunc{says(body)}} }
 
 func says(body string) http.HandlerFunc {
@@ -63,6 +56,8 @@ func refuses(status int, code, message string) http.HandlerFunc {
 
 const fine = `{"output":{"message":{"role":"assistant","content":[{"text":"ok"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2,"totalTokens":3}}`
 
+var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
+
 func streamsFine(w http.ResponseWriter, _ *http.Request) {
 	e := newEvents(w)
 	e.send("contentBlockDelta", map[string]any{"contentBlockIndex": 0, "delta": map[string]any{"text": "ok"}})
@@ -77,8 +72,6 @@ func either(w http.ResponseWriter, r *http.Request) {
 	}
 	says(fine)(w, r)
 }
-
-var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
 func f(v float64) *float64 { return &v }
 
@@ -113,7 +106,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		"additionalModelRequestFields":{"a.b*|#@{}":{"y": 1.50, "x": "<&>"},"top_k":9007199254740993,"presence_penalty":1}}`
 	for _, streamed := range []bool{false, true} {
 		c := &canned{answers: []http.HandlerFunc{either}}
-		m := newModel(t, serve(t, c))
+		m := newModel(t, modeltest.Serve(t, c))
 		var onDelta func(model.Delta) error
 		path := "/model/arn%3Aaws%3Abedrock%3Aeu-central-1%3A1%3Ainference-profile%2Feu.x.y-v1%3A0/converse"
 		if streamed {
@@ -138,7 +131,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 
 	c := always(fine)
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); err != nil {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), hi, nil); err != nil {
 		t.Fatal(err)
 	}
 	if want := `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`; !modeltest.SameJSON(t, c.bodies[0], want) {
@@ -151,7 +144,7 @@ func TestToolsOfThePastAreDeclared(t *testing.T) {
 	c := always(fine)
 	call := model.ToolCall{ID: "a", Name: "look", Arguments: json.RawMessage(`{}`)}
 	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", call), model.ToolResult(call, json.RawMessage(`1`))}}
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil); err != nil {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(c.bodies[0], `"toolConfig":{"tools":[{"toolSpec":`) || !strings.Contains(c.bodies[0], `"look"`) {
@@ -174,7 +167,7 @@ func TestExtendedWins(t *testing.T) {
 		server := always(fine)
 		req := *hi
 		req.Params = c.params
-		res, err := newModel(t, serve(t, server)).Generate(t.Context(), &req, nil)
+		res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), &req, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +223,7 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 					onDelta = func(model.Delta) error { return nil }
 				}
 				req := &model.Request{Model: "m", Messages: []model.Message{model.System("be brief"), model.User("hi")}, Params: c.params, Format: c.format}
-				res, err := newModel(t, serve(t, server)).Generate(t.Context(), req, onDelta)
+				res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), req, onDelta)
 				if len(server.bodies) != c.tries {
 					t.Fatalf("%d requests, want %d; error %v", len(server.bodies), c.tries, err)
 				}
@@ -254,7 +247,7 @@ func TestWithoutStreamingTheAnswerIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	server := &canned{answers: []http.HandlerFunc{refuses(400, "ValidationException", "This model doesn't support tool use in streaming mode."), either}}
 	var told []string
-	res, err := newModel(t, serve(t, server)).Generate(t.Context(), hi, func(d model.Delta) error { told = append(told, d.Text); return nil })
+	res, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), hi, func(d model.Delta) error { told = append(told, d.Text); return nil })
 	if err != nil || res.Message.Content != "ok" || !slices.Equal(told, []string{"ok"}) || len(server.paths) != 2 || strings.HasSuffix(server.paths[1], "stream") {
 		t.Errorf("response %+v, error %v, told %q, paths %q", res, err, told, server.paths)
 	}
@@ -264,7 +257,7 @@ func TestRefusalsAreKeptInMind(t *testing.T) {
 	t.Parallel()
 	const twice = "The model returned the following errors: `temperature` and `top_p` cannot both be specified for this model."
 	server := &canned{answers: []http.HandlerFunc{refuses(400, "ValidationException", twice), refuses(400, "ValidationException", "outputConfig: no such schema"), either}}
-	m := newModel(t, serve(t, server))
+	m := newModel(t, modeltest.Serve(t, server))
 	req := *hi
 	req.Params = model.Params{Temperature: f(0.5), TopP: f(0.5)}
 	req.Format = model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`)}
@@ -306,7 +299,7 @@ func TestSchemasAreNarrowed(t *testing.T) {
 		server := always(fine)
 		req := *hi
 		req.Format = model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(in)}
-		if _, err := newModel(t, serve(t, server)).Generate(t.Context(), &req, nil); err != nil {
+		if _, err := newModel(t, modeltest.Serve(t, server)).Generate(t.Context(), &req, nil); err != nil {
 			t.Fatal(err)
 		}
 		var body wireRequest

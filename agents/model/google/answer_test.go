@@ -51,7 +51,7 @@ func TestFinishReasonsAndParts(t *testing.T) {
 			if strings.HasPrefix(text, "data:") {
 				onDelta = func(d model.Delta) error { told += d.Text; return nil }
 			}
-			got, err := newModel(t, serve(t, &canned{answers: []string{text}})).Generate(t.Context(), hi, onDelta)
+			got, err := newModel(t, modeltest.Serve(t, &canned{answers: []string{text}})).Generate(t.Context(), hi, onDelta)
 			if err != nil || !reflect.DeepEqual(got, c.want) || onDelta != nil && told != c.want.Message.Content {
 				t.Errorf("%s: error %v, told %q\n got %+v\nwant %+v", name, err, told, got, c.want)
 			}
@@ -84,7 +84,7 @@ func TestFormsOfAnswers(t *testing.T) {
 		"text between events":          {stream(event) + "<html>\n\n", -1},
 		"a document instead":           {event, -1},
 	} {
-		res, err := newModel(t, serve(t, &canned{answers: []string{c.answer}})).Generate(t.Context(), hi, func(model.Delta) error { return nil })
+		res, err := newModel(t, modeltest.Serve(t, &canned{answers: []string{c.answer}})).Generate(t.Context(), hi, func(model.Delta) error { return nil })
 		switch {
 		case c.tokens < 0:
 			if res != nil || !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "not what the API") {
@@ -122,14 +122,14 @@ func TestAnswersThatBreak(t *testing.T) {
 		"too many calls":            {stream(parts("STOP", strings.Repeat(`{"functionCall":{"name":"x"}},`, 300)+`{"text":"x"}`)), model.ErrUnavailable, ""},
 		"too much":                  {stream(strings.Repeat(event+"\n\ndata: ", 2000) + event), model.ErrUnavailable, "exceeds the bound of 65536 bytes"},
 	} {
-		m := newModel(t, serve(t, &canned{answers: []string{c.answer}}), func(cfg *google.Config) { cfg.MaxResponse = 65536 })
+		m := newModel(t, modeltest.Serve(t, &canned{answers: []string{c.answer}}), func(cfg *google.Config) { cfg.MaxResponse = 65536 })
 		res, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
 		if res != nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: response %+v, error %v, want %v that says %q", name, res, err, c.kind, c.text)
 		}
 	}
 	for _, text := range []string{`<html>`, fine[:40], `{"candidates":[]}`, `[]`} {
-		if res, err := newModel(t, serve(t, &canned{answers: []string{text}})).Generate(t.Context(), hi, nil); res != nil || !errors.Is(err, model.ErrUnavailable) || strings.Contains(err.Error(), "html") {
+		if res, err := newModel(t, modeltest.Serve(t, &canned{answers: []string{text}})).Generate(t.Context(), hi, nil); res != nil || !errors.Is(err, model.ErrUnavailable) || strings.Contains(err.Error(), "html") {
 			t.Errorf("%s: response %+v, error %v", text, res, err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestFailures(t *testing.T) {
 		{408, map[string]string{"Retry-After": "7"}, `[]`, model.Error{Kind: model.ErrUnavailable, RetryAfter: 7 * time.Second}},
 		{413, nil, `{"error":{"message":"x"}}`, model.Error{Kind: model.ErrContextTooLong}},
 	} {
-		m := newModel(t, serve(t, &canned{status: c.status, header: c.header, answers: []string{c.body}}))
+		m := newModel(t, modeltest.Serve(t, &canned{status: c.status, header: c.header, answers: []string{c.body}}))
 		for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
 			_, err := m.Generate(t.Context(), hi, onDelta)
 			c.want.Status = c.status
@@ -236,7 +236,7 @@ func FuzzFailure(f *testing.F) {
 // megabytes would keep a processor busy for minutes. No other test runs beside this one.
 func TestManySmallPartsAreCopiedOnce(t *testing.T) {
 	const n = 100_000
-	srv := serve(t, &canned{answers: []string{parts("STOP", strings.Repeat(`{"text":"x"},`, n)+`{"text":"."}`)}})
+	srv := modeltest.Serve(t, &canned{answers: []string{parts("STOP", strings.Repeat(`{"text":"x"},`, n)+`{"text":"."}`)}})
 	m := newModel(t, srv)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -19,7 +19,7 @@ func TestSignaturesGoBack(t *testing.T) {
 	t.Parallel()
 	signed := parts("STOP", `{"text":"I look.","thoughtSignature":"dGV4dA=="},{"functionCall":{"id":"given-1","name":"one","args":{"n":1.0}},"thoughtSignature":"Zmlyc3Q="},{"functionCall":{"name":"two","args":{}}}`)
 	c := &canned{answers: []string{signed, fine}}
-	m := newModel(t, serve(t, c))
+	m := newModel(t, modeltest.Serve(t, c))
 	req := &model.Request{Model: "gemini-3-pro", Messages: hi.Messages}
 	res, err := m.Generate(t.Context(), req, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestSignaturesGoBack(t *testing.T) {
 
 	// A stream signs its text with an empty part at its end.
 	c = &canned{answers: []string{stream(parts("", `{"text":"a "}`), parts("", `{"text":"b"}`), parts("STOP", `{"text":"","thoughtSignature":"dGV4dA=="}`)), fine}}
-	m = newModel(t, serve(t, c))
+	m = newModel(t, modeltest.Serve(t, c))
 	res, err = m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestGeneratedIDsAreNewToTheConversation(t *testing.T) {
 	old := []model.ToolCall{{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}, {ID: "call_3", Name: "x", Arguments: json.RawMessage(`{}`)}}
 	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old...), model.ToolResult(old[0], json.RawMessage(`1`)), model.ToolResult(old[1], json.RawMessage(`1`))}}
 	c := &canned{answers: []string{parts("STOP", `{"functionCall":{"name":"x"}},{"functionCall":{"id":"call_1","name":"x"}},{"functionCall":{"id":"own","name":"x"}},{"functionCall":{"id":"own","name":"x"}}`)}}
-	res, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil)
+	res, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 			"Invalid value at 'generation_config.response_json_schema': too deep", []string{"response_format"}, "responseJsonSchema", false},
 	} {
 		srv := &canned{status: 400, answers: []string{refuse(c.message), fine}}
-		m := newModel(t, serve(t, srv))
+		m := newModel(t, modeltest.Serve(t, srv))
 		res, err := m.Generate(t.Context(), c.req, nil)
 		if err != nil || !slices.Equal(res.Dropped, c.dropped) || len(srv.bodies) != 2 || !strings.Contains(srv.bodies[0], c.gone) || strings.Contains(srv.bodies[1], c.gone) {
 			t.Errorf("%s: response %+v, error %v, asked %q", name, res, err, srv.bodies)
@@ -121,7 +121,7 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 	}
 	// Signatures that another endpoint does not know.
 	c := &canned{status: 400, answers: []string{parts("STOP", `{"functionCall":{"name":"x"},"thoughtSignature":"Zmlyc3Q="}`), refuse("Corrupted thought signature."), fine}}
-	m := newModel(t, serve(t, c))
+	m := newModel(t, modeltest.Serve(t, c))
 	req := &model.Request{Model: "gemini-3-pro", Messages: hi.Messages}
 	res, err := m.Generate(t.Context(), req, nil)
 	if err != nil {
@@ -133,7 +133,7 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 	}
 	// A parameter that the author has set is not left out.
 	c = &canned{status: 400, answers: []string{refuse("Penalty is not enabled")}}
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || len(c.bodies) != 1 {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || len(c.bodies) != 1 {
 		t.Errorf("error %v after %d requests", err, len(c.bodies))
 	}
 }
@@ -142,7 +142,7 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 func TestRedirectAtTheOriginIsFollowed(t *testing.T) {
 	t.Parallel()
 	api := &canned{answers: []string{parts("STOP", `{"functionCall":{"name":"x","args":{"n":9007199254740993}}}`)}}
-	m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	m := newModel(t, modeltest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1beta/") {
 			w.Header().Set("Location", "/elsewhere"+r.URL.Path)
 			w.WriteHeader(http.StatusPermanentRedirect)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/google"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 // serviceAccount writes the file of a service account whose tokens are at url.
@@ -65,7 +66,7 @@ func TestCredentialsOfAServiceAccount(t *testing.T) {
 	t.Cleanup(tokens.Close)
 	file := serviceAccount(t, tokens.URL)
 	api := &canned{answers: []string{fine}}
-	m := newModel(t, serve(t, api), func(c *google.Config) {
+	m := newModel(t, modeltest.Serve(t, api), func(c *google.Config) {
 		vertex(c)
 		c.Token = google.Credentials(file, nil)
 	})

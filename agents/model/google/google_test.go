@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -83,12 +82,6 @@ func (c *canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const fine = `{"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"ok"}]},"finishReason":"STOP"}],"modelVersion":"m"}`
 
-func serve(t *testing.T, h http.Handler) string {
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
 var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -115,7 +108,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		`"responseMimeType":"application/json","responseJsonSchema":{"type":"object","z":1,"a":2},"thinkingConfig":{"thinkingBudget":1024}},` +
 		`"safetySettings":[{"category":"X"}],"vendor.knob*":{"y":1.50,"x":"<&>"}}`
 	c := &canned{answers: []string{fine}}
-	res, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil)
+	res, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), req, nil)
 	if err != nil || len(res.Dropped) > 0 || res.Provider != "google" {
 		t.Fatalf("response %+v, error %v", res, err)
 	}
@@ -133,12 +126,12 @@ func TestRequestOnTheWire(t *testing.T) {
 	seed = 1 << 40
 	c = &canned{answers: []string{fine}}
 	req.Params.Extended = nil
-	res, err = newModel(t, serve(t, c), vertex).Generate(t.Context(), req, nil)
+	res, err = newModel(t, modeltest.Serve(t, c), vertex).Generate(t.Context(), req, nil)
 	if err != nil || !slices.Equal(res.Dropped, []string{"seed"}) || strings.Contains(c.bodies[0], "seed") || res.Provider != "vertex_ai" {
 		t.Errorf("response %+v, error %v, body %s", res, err, c.bodies[0])
 	}
 	// A conversation with only system messages gets a user message.
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), &model.Request{Model: "m", Messages: []model.Message{model.System("say hi")}}, nil); err != nil || c.bodies[1] != `{"contents":[{"role":"user","parts":[{"text":"say hi"}]}]}` {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), &model.Request{Model: "m", Messages: []model.Message{model.System("say hi")}}, nil); err != nil || c.bodies[1] != `{"contents":[{"role":"user","parts":[{"text":"say hi"}]}]}` {
 		t.Errorf("body %s, error %v", c.bodies[1], err)
 	}
 }
@@ -198,10 +191,6 @@ func TestNewReportsAllProblems(t *testing.T) {
 		want []string
 	}{
 		{google.Config{Provider: "gemini", RequestTimeout: -1, Key: secret, Token: secret}, []string{"neither google nor vertex_ai", "negative", "only one"}},
-		{google.Config{BaseURL: "ftp://x", Project: "p"}, []string{"want http://", "google has none"}},
-		{google.Config{BaseURL: "http://u:secret@h/v1"}, []string{"no user"}},
-		{google.Config{BaseURL: "http://h?key=secret"}, []string{"no user, query"}},
-		{google.Config{BaseURL: "http://h:secret:port"}, []string{"not a URL"}},
 		{google.Config{APIVersion: "v1/../x"}, []string{"api version"}},
 		{google.Config{Provider: google.Vertex}, []string{"project: must be given"}},
 		{google.Config{Provider: google.Vertex, Project: "p/../q", Location: "us/x"}, []string{`"p/../q" is not a name`, `"us/x" is not a name`}},
@@ -246,67 +235,40 @@ func TestServerTimeout(t *testing.T) {
 	})
 }
 
-func TestUnreachableAndSlowServersAreUnavailable(t *testing.T) {
-	t.Parallel()
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
-	if _, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot reach 127.0.0.1: ") || hasKey(err.Error()) {
-		t.Errorf("error %v", err)
-	}
-	m := newModel(t, double(t, modeltest.Turn{Hang: true, Text: "it began "}).URL, func(c *google.Config) { c.RequestTimeout = 30 * time.Millisecond })
-	for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
-		var e *model.Error
-		if _, err := m.Generate(t.Context(), hi, onDelta); !errors.As(err, &e) || e.Kind != model.ErrUnavailable || e.Message != "no complete answer within 30ms" {
-			t.Errorf("error %v", err)
-		}
-	}
-}
-
-func TestCredentialStaysAtItsOrigin(t *testing.T) {
+func TestServersKeysAndAddresses(t *testing.T) {
 	t.Parallel()
 	for name, mend := range map[string]func(*google.Config){"google": func(*google.Config) {}, "vertex_ai": vertex} {
-		elsewhere := &canned{answers: []string{fine}}
-		url := serve(t, elsewhere)
-		m := newModel(t, serve(t, http.RedirectHandler(url+"/v1beta/models/m:generateContent", http.StatusTemporaryRedirect)), mend)
-		if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrUnavailable) || hasKey(err.Error()) || len(elsewhere.bodies) != 0 {
-			t.Errorf("%s: error %v, elsewhere %v", name, err, elsewhere.headers)
+		f := modeltest.Frame{
+			New: func(t *testing.T, url string, timeout time.Duration, key func(context.Context) (string, error)) model.Model {
+				return newModel(t, url, func(c *google.Config) {
+					if c.RequestTimeout = timeout; key != nil {
+						c.Key = key
+					}
+				}, mend)
+			},
+			Double: double, Fine: fine, Path: "/v1beta", HasKey: hasKey,
 		}
+		if name == "google" {
+			f.Sent = func(h http.Header) string { return h.Get("X-Goog-Api-Key") }
+			f.Refused = func(url string) error {
+				_, err := google.New(google.Config{BaseURL: url, Project: "p"})
+				return err
+			}
+			f.Rest = []string{"google has none"}
+		}
+		t.Run(name, f.Run)
 	}
 }
 
-func TestKeyIsResolvedAtEachCall(t *testing.T) {
+func TestATokenThatCannotBeReadNow(t *testing.T) {
 	t.Parallel()
 	c := &canned{answers: []string{fine}}
-	key := "first"
-	var keyErr error
-	m := newModel(t, serve(t, c), func(cfg *google.Config) {
-		cfg.Key = func(context.Context) (string, error) { return key, keyErr }
-	})
-	for _, key = range []string{"first", "second", ""} {
-		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	for _, h := range c.headers {
-		got = append(got, h.Get("X-Goog-Api-Key"))
-	}
-	if want := []string{"first", "second", ""}; !slices.Equal(got, want) {
-		t.Errorf("sent %q, want %q", got, want)
-	}
-	keyErr = errors.New("environment variable LLM_KEY is not set")
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrAuth) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
-		t.Errorf("error %v after %d requests", err, len(c.bodies))
-	}
-	keyErr = fmt.Errorf("read it: %w", &model.Error{Kind: model.ErrUnavailable, Message: "the vault does not answer"})
+	keyErr := fmt.Errorf("read it: %w", &model.Error{Kind: model.ErrUnavailable, Message: "the vault does not answer"})
 	var failed *model.Error
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 3 {
-		t.Errorf("a key that cannot be read now: error %v after %d requests", err, len(c.bodies))
-	}
-	m = newModel(t, serve(t, c), vertex, func(cfg *google.Config) {
+	m := newModel(t, modeltest.Serve(t, c), vertex, func(cfg *google.Config) {
 		cfg.Token = func(context.Context) (string, error) { return "", keyErr }
 	})
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 3 {
+	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 0 {
 		t.Errorf("a token that cannot be read now: error %v after %d requests", err, len(c.bodies))
 	}
 }
@@ -320,7 +282,7 @@ func TestNothingComesFromTheEnvironment(t *testing.T) {
 	t.Setenv("GOOGLE_VERTEX_BASE_URL", "http://127.0.0.1:1/")
 	for _, mend := range []func(*google.Config){func(c *google.Config) { c.Key = nil }, vertex, func(c *google.Config) { c.Provider = google.Vertex }} {
 		c := &canned{answers: []string{fine}}
-		if _, err := newModel(t, serve(t, c), mend).Generate(t.Context(), hi, nil); err != nil {
+		if _, err := newModel(t, modeltest.Serve(t, c), mend).Generate(t.Context(), hi, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(c.headers, c.uris); strings.Contains(got, "environment") {

@@ -15,6 +15,9 @@
 //		return newAdapter(t, protocolDouble(t, turns))
 //	})
 //
+// A [Frame] tests what the adapters of protocols over HTTP have in common besides: unreachable and slow
+// servers, redirects, keys, addresses.
+//
 // [CheckAnswer] is for fuzz tests of an adapter: it checks the result for any answer of a server.
 //
 // Fake and Run choose the turn by the number of assistant messages in the conversation.

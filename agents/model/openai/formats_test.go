@@ -45,7 +45,7 @@ func TestStructuredOutputOfEachProvider(t *testing.T) {
 			req.Tools = []model.ToolDef{{Name: "look"}}
 		}
 		var told string
-		res, err := as(t, c.provider, serve(t, srv)).Generate(t.Context(), req, func(d model.Delta) error { told += d.Text; return nil })
+		res, err := as(t, c.provider, modeltest.Serve(t, srv)).Generate(t.Context(), req, func(d model.Delta) error { told += d.Text; return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +76,12 @@ func TestStructuredOutputThatIsRefused(t *testing.T) {
 	answer := `{"error":{"message":"This model does not support response format json_schema.","type":"invalid_request_error"}}`
 	srv := &refusesFormat{words: map[string]string{"json_schema": answer}}
 	req := &model.Request{Model: "m", Messages: hi.Messages, Format: model.Format{Type: model.FormatJSONSchema, Schema: closed}}
-	res, err := as(t, "groq", serve(t, srv)).Generate(t.Context(), req, nil)
+	res, err := as(t, "groq", modeltest.Serve(t, srv)).Generate(t.Context(), req, nil)
 	if err != nil || !slices.Equal(res.Dropped, []string{"response_format"}) || !slices.Equal(srv.asked, []string{"json_schema", "json_object"}) {
 		t.Errorf("asked %q, response %+v, error %v", srv.asked, res, err)
 	}
 	srv = &refusesFormat{words: map[string]string{"json_schema": answer, "json_object": `{"error":"response_format is not supported"}`}}
-	res, err = as(t, "custom", serve(t, srv)).Generate(t.Context(), req, nil)
+	res, err = as(t, "custom", modeltest.Serve(t, srv)).Generate(t.Context(), req, nil)
 	if err != nil || !slices.Equal(res.Dropped, []string{"response_format"}) || !slices.Equal(srv.asked, []string{"json_schema", "json_object", ""}) {
 		t.Errorf("asked %q, response %+v, error %v", srv.asked, res, err)
 	}

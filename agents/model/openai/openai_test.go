@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync"
@@ -54,12 +53,6 @@ func (c *canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const fine = `{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"model":"m"}`
 
-func serve(t *testing.T, h http.Handler) string {
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	return srv.URL
-}
-
 var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
 func TestRequestOnTheWire(t *testing.T) {
@@ -83,7 +76,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		`"tools":[{"function":{"name":"look","description":"looks","parameters":{"type":"object","z":1.50,"a":9007199254740993}},"type":"function"},{"function":{"name":"bare"},"type":"function"}],` +
 		`"a.b*|#@{}":{"y": 1.50, "x": "<&>"},"top_k":9007199254740993,"10":null}`
 	c := &canned{body: fine}
-	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil); err != nil {
+	if _, err := newModel(t, modeltest.Serve(t, c)).Generate(t.Context(), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := c.bodies[0]
@@ -98,7 +91,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 
 	c = &canned{body: fine}
-	plain := newModel(t, serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
+	plain := newModel(t, modeltest.Serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
 	if _, err := plain.Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +115,7 @@ func (r rewrite) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestMaxTokensHasItsNewNameAtOpenAI(t *testing.T) {
 	t.Parallel()
 	c := &canned{body: fine}
-	url := serve(t, c)
+	url := modeltest.Serve(t, c)
 	m, err := openai.New(openai.Config{HTTPClient: &http.Client{Transport: rewrite{url}}})
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +200,7 @@ func TestServersDiffer(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			m := newModel(t, serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}))
+			m := newModel(t, modeltest.Serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}))
 			var text strings.Builder
 			got, err := m.Generate(t.Context(), hi, func(d model.Delta) error {
 				text.WriteString(d.Text)
@@ -258,7 +251,7 @@ func TestAnswersThatBreak(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			m := newModel(t, serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}), func(cfg *openai.Config) { cfg.MaxResponse = 65536 })
+			m := newModel(t, modeltest.Serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}), func(cfg *openai.Config) { cfg.MaxResponse = 65536 })
 			res, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
 			if res != nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("response %+v, error %v, want %v that says %q", res, err, c.kind, c.text)
@@ -300,7 +293,7 @@ func TestStatuses(t *testing.T) {
 		{529, nil, obj("", "overloaded_error", "busy\n\x1b[31m now"), model.Error{Kind: model.ErrUnavailable, Message: "busy [31m now; overloaded_error"}},
 		{400, nil, obj("", "", "we got Bearer abcdef and "+testKey+" and sk-other123456 "+strings.Repeat("x", 400)), model.Error{Kind: model.ErrBadRequest, Message: "we got [key] and [key] and [key] " + strings.Repeat("x", 300-33) + "…"}},
 	} {
-		m := newModel(t, serve(t, &canned{status: c.status, header: c.header, body: c.body}))
+		m := newModel(t, modeltest.Serve(t, &canned{status: c.status, header: c.header, body: c.body}))
 		for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
 			_, err := m.Generate(t.Context(), hi, onDelta)
 			c.want.Status = c.status
@@ -315,58 +308,24 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsUnavailable(t *testing.T) {
+func TestServersKeysAndAddresses(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
-	_, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot reach 127.0.0.1: ") || hasKey(err.Error()) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestAttemptTimeoutIsUnavailable(t *testing.T) {
-	t.Parallel()
-	m := newModel(t, double(t, modeltest.Turn{Hang: true, Text: "it began "}).URL, func(c *openai.Config) { c.RequestTimeout = 30 * time.Millisecond })
-	for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
-		_, err := m.Generate(t.Context(), hi, onDelta)
-		var e *model.Error
-		if !errors.Is(err, model.ErrUnavailable) || !errors.As(err, &e) || e.Message != "no complete answer within 30ms" {
-			t.Errorf("error %v", err)
-		}
-	}
-}
-
-func TestKeyIsResolvedAtEachCall(t *testing.T) {
-	t.Parallel()
-	c := &canned{body: fine}
-	key := "first"
-	var keyErr error
-	m := newModel(t, serve(t, c), func(cfg *openai.Config) {
-		cfg.Key = func(context.Context) (string, error) { return key, keyErr }
-	})
-	for _, key = range []string{"first", "second", ""} {
-		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	for _, h := range c.headers {
-		got = append(got, h.Get("Authorization"))
-	}
-	if want := []string{"Bearer first", "Bearer second", ""}; !reflect.DeepEqual(got, want) {
-		t.Errorf("sent %q, want %q", got, want)
-	}
-	keyErr = errors.New("environment variable LLM_KEY is not set")
-	_, err := m.Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrAuth) || !errors.Is(err, keyErr) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
-		t.Errorf("error %v after %d requests", err, len(c.bodies))
-	}
-	keyErr = fmt.Errorf("read it: %w", &model.Error{Kind: model.ErrUnavailable, Message: "the vault does not answer"})
-	var failed *model.Error
-	if _, err := m.Generate(t.Context(), hi, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(c.bodies) != 3 {
-		t.Errorf("a key that cannot be read now: error %v after %d requests", err, len(c.bodies))
-	}
+	modeltest.Frame{
+		New: func(t *testing.T, url string, timeout time.Duration, key func(context.Context) (string, error)) model.Model {
+			return newModel(t, url, func(c *openai.Config) {
+				if c.RequestTimeout = timeout; key != nil {
+					c.Key = key
+				}
+			})
+		},
+		Double: double, Fine: fine, Path: "/chat/completions", HasKey: hasKey,
+		Sent: func(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") },
+		Refused: func(url string) error {
+			_, err := openai.New(openai.Config{BaseURL: url, KeyHeader: "a b", MaxResponse: -1})
+			return err
+		},
+		Rest: []string{"key header", "negative"},
+	}.Run(t)
 }
 
 func TestNothingComesFromTheEnvironment(t *testing.T) {
@@ -376,48 +335,12 @@ func TestNothingComesFromTheEnvironment(t *testing.T) {
 	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/")
 	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: from-the-environment")
 	c := &canned{body: fine}
-	m := newModel(t, serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
+	m := newModel(t, modeltest.Serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
 	if _, err := m.Generate(t.Context(), hi, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(c.headers); strings.Contains(got, "environment") {
 		t.Errorf("headers %s", got)
-	}
-}
-
-func TestKeyStaysAtItsOrigin(t *testing.T) {
-	t.Parallel()
-	elsewhere := &canned{body: fine}
-	url := serve(t, elsewhere)
-	m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, url+"/v1/chat/completions", http.StatusTemporaryRedirect)
-	})))
-	_, err := m.Generate(t.Context(), hi, nil)
-	if !errors.Is(err, model.ErrUnavailable) || hasKey(err.Error()) {
-		t.Errorf("error %v", err)
-	}
-	if len(elsewhere.bodies) != 0 {
-		t.Errorf("the request went elsewhere: %v", elsewhere.headers)
-	}
-}
-
-func TestNewReportsAllProblems(t *testing.T) {
-	t.Parallel()
-	for base, want := range map[string]string{
-		"ftp://x/v1":              "want http:// or https://",
-		"localhost:11434/v1":      "want http:// or https://",
-		"http://":                 "and a host",
-		"http://u:secret@h/v1":    "no user",
-		"http://h/v1?key=secret":  "no user, query",
-		"http://h:secret:port/v1": "not a URL",
-	} {
-		_, err := openai.New(openai.Config{BaseURL: base, KeyHeader: "a b", MaxResponse: -1})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "key header") || !strings.Contains(err.Error(), "negative") {
-			t.Errorf("%s: error %v, want one that says %q and the rest", base, err, want)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error quotes the URL: %v", base, err)
-		}
 	}
 }
 

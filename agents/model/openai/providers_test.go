@@ -62,7 +62,7 @@ func TestStandardParametersOfEachProvider(t *testing.T) {
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{body: fine}
-			res, err := as(t, provider, serve(t, c)).Generate(t.Context(), everything(), nil)
+			res, err := as(t, provider, modeltest.Serve(t, c)).Generate(t.Context(), everything(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestExtendedWinsOverWhatAProviderLacks(t *testing.T) {
 		srv := &canned{body: fine}
 		req := everything()
 		req.Params.Extended = json.RawMessage(c.extended)
-		res, err := as(t, provider, serve(t, srv)).Generate(t.Context(), req, nil)
+		res, err := as(t, provider, modeltest.Serve(t, srv)).Generate(t.Context(), req, nil)
 		if err != nil || len(res.Dropped) > 0 {
 			t.Errorf("%s: dropped %q, error %v", provider, res.Dropped, err)
 		}
@@ -122,7 +122,7 @@ func TestStreamUsageIsAskedForWhereItIsKnown(t *testing.T) {
 	t.Parallel()
 	for provider, want := range map[string]bool{"mistral": false, "cohere": false, "groq": true, "ollama": true, "custom": true} {
 		c := &canned{body: fine}
-		if _, err := as(t, provider, serve(t, c)).Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
+		if _, err := as(t, provider, modeltest.Serve(t, c)).Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(c.bodies[0], `"stream_options":{"include_usage":true}`); got != want {
@@ -146,7 +146,7 @@ func TestAzureTargets(t *testing.T) {
 	} {
 		var uri string
 		var header http.Header
-		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		url := modeltest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			uri, header = r.RequestURI, r.Header
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, fine)
@@ -174,7 +174,7 @@ func TestAzureDeploymentIsAName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", ".", "..", "a/b", "a?b", "a%2fb", "a b"} {
 		c := &canned{body: fine}
-		_, err := as(t, "azure_openai", serve(t, c)).Generate(t.Context(), &model.Request{Model: name, Messages: hi.Messages}, nil)
+		_, err := as(t, "azure_openai", modeltest.Serve(t, c)).Generate(t.Context(), &model.Request{Model: name, Messages: hi.Messages}, nil)
 		if !errors.Is(err, model.ErrBadRequest) || len(c.bodies) != 0 {
 			t.Errorf("%q: error %v after %d requests", name, err, len(c.bodies))
 		}
@@ -184,8 +184,8 @@ func TestAzureDeploymentIsAName(t *testing.T) {
 func TestAzureKeyStaysAtItsOrigin(t *testing.T) {
 	t.Parallel()
 	elsewhere := &canned{body: fine}
-	url := serve(t, elsewhere)
-	m := as(t, "azure_openai", serve(t, http.RedirectHandler(url+"/openai/v1/chat/completions", http.StatusTemporaryRedirect)))
+	url := modeltest.Serve(t, elsewhere)
+	m := as(t, "azure_openai", modeltest.Serve(t, http.RedirectHandler(url+"/openai/v1/chat/completions", http.StatusTemporaryRedirect)))
 	if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrUnavailable) || hasKey(err.Error()) || len(elsewhere.bodies) != 0 {
 		t.Errorf("error %v, elsewhere %v", err, elsewhere.headers)
 	}
@@ -244,7 +244,7 @@ func TestMistralGetsCallIDsOfItsForm(t *testing.T) {
 	a, b := model.ToolCall{ID: "toolu_01A09q90qw90lq917835lq9", Name: "x", Arguments: json.RawMessage(`{}`)}, model.ToolCall{ID: "D681PevKs", Name: "x", Arguments: json.RawMessage(`{}`)}
 	srv := &canned{body: fine}
 	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", a, b), model.ToolResult(a, json.RawMessage(`1`)), model.ToolResult(b, json.RawMessage(`2`))}}
-	if _, err := as(t, "mistral", serve(t, srv)).Generate(t.Context(), req, nil); err != nil {
+	if _, err := as(t, "mistral", modeltest.Serve(t, srv)).Generate(t.Context(), req, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got wireRequest
@@ -269,7 +269,7 @@ func TestCallIDsAreNewToTheConversation(t *testing.T) {
 		{`{"id":"own","function":{"name":"x"}}`, "own"},
 	} {
 		srv := &canned{body: `{"choices":[{"message":{"role":"assistant","tool_calls":[` + c.calls + `]},"finish_reason":"tool_calls"}]}`}
-		res, err := as(t, "custom", serve(t, srv)).Generate(t.Context(), req, nil)
+		res, err := as(t, "custom", modeltest.Serve(t, srv)).Generate(t.Context(), req, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

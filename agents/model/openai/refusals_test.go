@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 // picky refuses members of a request's body, each with its own text, and answers a request without
@@ -86,7 +87,7 @@ func TestRefusedParametersAreLeftOutAndLearned(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			srv := &picky{refuse: c.refuse, status: c.status}
-			m := as(t, c.provider, serve(t, srv))
+			m := as(t, c.provider, modeltest.Serve(t, srv))
 			for i, want := range []int{c.first, c.first + 1} { // the second call knows
 				res, err := m.Generate(t.Context(), everything(), nil)
 				if err != nil {
@@ -116,7 +117,7 @@ func TestRefusalsThatAreTheAuthorsOwn(t *testing.T) {
 		srv := &picky{refuse: map[string]string{c.refused: c.answer}, status: 400}
 		req := everything()
 		req.Params.Extended = json.RawMessage(c.extended)
-		if _, err := as(t, "custom", serve(t, srv)).Generate(t.Context(), req, nil); !errors.Is(err, model.ErrBadRequest) || len(srv.bodies) != 1 {
+		if _, err := as(t, "custom", modeltest.Serve(t, srv)).Generate(t.Context(), req, nil); !errors.Is(err, model.ErrBadRequest) || len(srv.bodies) != 1 {
 			t.Errorf("%s: error %v after %d requests, want %v after one", name, err, len(srv.bodies), model.ErrBadRequest)
 		}
 	}
@@ -126,14 +127,14 @@ func TestRefusalsAreBoundedAndSafeTogether(t *testing.T) {
 	t.Parallel()
 	refuse := map[string]string{"messages": `{"error":{"message":"temperature top_p stop seed max_tokens max_completion_tokens presence_penalty frequency_penalty: not supported"}}`}
 	srv := &picky{refuse: refuse, status: 400}
-	if _, err := as(t, "custom", serve(t, srv)).Generate(t.Context(), everything(), nil); !errors.Is(err, model.ErrBadRequest) || len(srv.bodies) != 7 {
+	if _, err := as(t, "custom", modeltest.Serve(t, srv)).Generate(t.Context(), everything(), nil); !errors.Is(err, model.ErrBadRequest) || len(srv.bodies) != 7 {
 		t.Errorf("error %v after %d requests, want %v after seven", err, len(srv.bodies), model.ErrBadRequest)
 	}
 
 	srv = &picky{refuse: map[string]string{
 		"max_tokens": `{"error":{"message":"max_tokens is not supported"}}`,
 	}, status: 400}
-	m := as(t, "custom", serve(t, srv))
+	m := as(t, "custom", modeltest.Serve(t, srv))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -167,7 +168,7 @@ func TestStreamingThatIsRefused(t *testing.T) {
 	srv := &picky{status: 400, refuse: map[string]string{
 		"stream": `{"error":{"message":"Your organization must be verified to stream this model.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}`,
 	}}
-	m := as(t, "custom", serve(t, srv))
+	m := as(t, "custom", modeltest.Serve(t, srv))
 	for _, want := range []int{2, 3} {
 		var told string
 		res, err := m.Generate(t.Context(), hi, func(d model.Delta) error { told += d.Text; return nil })

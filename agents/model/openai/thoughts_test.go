@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/model/openai"
 )
 
@@ -31,7 +32,7 @@ func TestThoughtsGoBackToTheirProvider(t *testing.T) {
 			"custom":     "",
 		} {
 			srv := &canned{header: map[string]string{"Content-Type": media}, body: text}
-			m := as(t, provider, serve(t, srv))
+			m := as(t, provider, modeltest.Serve(t, srv))
 			res, err := m.Generate(t.Context(), hi, func(d model.Delta) error { return fmt.Errorf("told %q", d.Text) })
 			if err != nil {
 				t.Fatal(err)
@@ -48,10 +49,10 @@ func TestThoughtsGoBackToTheirProvider(t *testing.T) {
 				t.Errorf("%s, %s: sent back %s, want %s", provider, media, got, want)
 			}
 			other := &canned{body: fine}
-			if _, err := as(t, "mistral", serve(t, other)).Generate(t.Context(), next, nil); err != nil || strings.Contains(other.bodies[0], "reasoning") {
+			if _, err := as(t, "mistral", modeltest.Serve(t, other)).Generate(t.Context(), next, nil); err != nil || strings.Contains(other.bodies[0], "reasoning") {
 				t.Errorf("another provider was sent %v, error %v", other.bodies, err)
 			}
-			if _, err := as(t, "deepseek", serve(t, other)).Generate(t.Context(), next, nil); err != nil || !strings.Contains(other.bodies[1], `"reasoning_content":"`) {
+			if _, err := as(t, "deepseek", modeltest.Serve(t, other)).Generate(t.Context(), next, nil); err != nil || !strings.Contains(other.bodies[1], `"reasoning_content":"`) {
 				t.Errorf("deepseek was sent %v, error %v", other.bodies, err)
 			}
 		}
@@ -72,7 +73,7 @@ func TestUsageInAllItsForms(t *testing.T) {
 			{body: `{"model":"m","choices":[{"message":{"content":"ok"},"finish_reason":"stop"}],"usage":` + usage + `}`},
 			{header: map[string]string{"Content-Type": "text/event-stream"}, body: streamOf(say("ok"), finish("stop"), `{"choices":[],"usage":`+usage+`}`, "[DONE]")},
 		} {
-			res, err := newModel(t, serve(t, answer)).Generate(t.Context(), hi, nil)
+			res, err := newModel(t, modeltest.Serve(t, answer)).Generate(t.Context(), hi, nil)
 			if err != nil || res.Usage != want {
 				t.Errorf("%s: %+v, error %v, want %+v", usage, res, err, want)
 			}
@@ -87,7 +88,7 @@ func TestContentInParts(t *testing.T) {
 		{body: `{"model":"m","choices":[{"message":{"content":` + parts + `},"finish_reason":"stop"}]}`},
 		{header: map[string]string{"Content-Type": "text/event-stream"}, body: streamOf(`{"choices":[{"index":0,"delta":{"content":`+parts+`}}]}`, finish("stop"), "[DONE]")},
 	} {
-		res, err := newModel(t, serve(t, answer)).Generate(t.Context(), hi, nil)
+		res, err := newModel(t, modeltest.Serve(t, answer)).Generate(t.Context(), hi, nil)
 		if err != nil || res.Message.Content != "ok" {
 			t.Errorf("response %+v, error %v, want ok", res, err)
 		}
@@ -98,7 +99,7 @@ func TestTurnsThatBreakOffWithAReason(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"error", "insufficient_system_resource"} {
 		srv := &canned{header: map[string]string{"Content-Type": "text/event-stream"}, body: streamOf(say("it began"), finish(reason), "[DONE]")}
-		if res, err := newModel(t, serve(t, srv)).Generate(t.Context(), hi, func(model.Delta) error { return nil }); res != nil || !errors.Is(err, model.ErrUnavailable) {
+		if res, err := newModel(t, modeltest.Serve(t, srv)).Generate(t.Context(), hi, func(model.Delta) error { return nil }); res != nil || !errors.Is(err, model.ErrUnavailable) {
 			t.Errorf("%s: response %+v, error %v", reason, res, err)
 		}
 	}
@@ -115,7 +116,7 @@ func TestManyPiecesOfThoughtsAreCopiedOnce(t *testing.T) {
 	const n = 40_000
 	piece := `{"choices":[{"index":0,"delta":{"reasoning_content":"think"}}]}`
 	srv := &canned{header: map[string]string{"Content-Type": "text/event-stream"}, body: streamOf(strings.Repeat(piece+"\n\ndata: ", n)+say("ok"), finish("stop"), "[DONE]")}
-	m := newModel(t, serve(t, srv), func(cfg *openai.Config) { cfg.Provider = "deepseek" })
+	m := newModel(t, modeltest.Serve(t, srv), func(cfg *openai.Config) { cfg.Provider = "deepseek" })
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	got, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
