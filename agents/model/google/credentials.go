@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -115,7 +116,8 @@ func unfetched(err error) error {
 }
 
 func find(file string, client *http.Client) (*auth.Credentials, error) {
-	opts := &credentials.DetectOptions{Scopes: []string{scope}, Client: client, DisableAsyncRefresh: true}
+	// Without a logger, the library would log tokens if GOOGLE_SDK_GO_LOGGING_LEVEL is debug.
+	opts := &credentials.DetectOptions{Scopes: []string{scope}, Client: client, DisableAsyncRefresh: true, Logger: slog.New(slog.DiscardHandler)}
 	if file == "" {
 		creds, err := credentials.DetectDefault(opts)
 		if err != nil {
