@@ -147,6 +147,7 @@ type movement struct {
 	heard            *hearing
 	sourceNC         *nats.Conn
 	targetNC         *nats.Conn
+	sourceConfig     mesh.Config
 	targetConfig     mesh.Config
 	targetCommitment func(*mesh.Durable)
 }
@@ -212,8 +213,8 @@ func newMovement(t *testing.T, change ...func(*movement)) *movement {
 		f(m)
 	}
 	m.sourceNC, m.targetNC = natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
-	source := r.laneOn(m.sourceNC, mesh.Config{Drain: time.Millisecond}, observing(m.sourceAt))
-	r.serve(source, mesh.Agent{Handler: m.source})
+	m.sourceConfig.Drain = time.Millisecond
+	r.serve(r.laneOn(m.sourceNC, m.sourceConfig, observing(m.sourceAt)), mesh.Agent{Handler: m.source})
 	m.client = r.client()
 	m.sourceID = r.instance(r.nc, m.client)
 	m.task = requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)

@@ -10,12 +10,16 @@ import (
 
 // CryptoSigner returns the key for libraries that sign other data than envelopes, such as
 // JSON Web Tokens: a [crypto.Signer] with an [ed25519.PublicKey], which signs messages
-// and not their hashes. It does not reveal the secret. It fails for an HS256 key.
+// and not their hashes. It does not reveal the secret. It fails for an HS256 key, and for
+// one that is not valid yet (see [Signer.Waiting]).
 //
 // A signature over other bytes can never be used as an envelope's, as long as those bytes
 // do not begin with '{' (see [AppendSigned]); a JWT's do not.
 func (s *Signer) CryptoSigner() (crypto.Signer, error) {
 	s = s.current()
+	if s.waits {
+		return nil, fmt.Errorf("key %q is not valid yet", s.kid)
+	}
 	if s.ed == nil {
 		return nil, fmt.Errorf("key %q is %s: only %s signs for others to verify", s.kid, s.alg, Ed25519)
 	}

@@ -37,6 +37,9 @@ func TestCryptoSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Waiting().CryptoSigner(); err == nil {
+		t.Error("a key signs before it is valid")
+	}
 	if _, err := shared.CryptoSigner(); err == nil {
 		t.Error("an HS256 key has a crypto.Signer")
 	}

@@ -138,11 +138,14 @@ func (m *Mover) issue(r *Run, target string) (string, error) {
 	}.Sign(signer)
 }
 
-// tokenSigner returns the agent's key pair, nil if it has none. A shared secret cannot
+// tokenSigner returns the agent's key pair, nil if it has none that is valid. A shared secret cannot
 // sign tokens.
 func (m *Mover) tokenSigner() (*sign.Signer, error) {
 	s := m.cfg.Signer
-	if s != nil && s.Alg() != sign.Ed25519 {
+	if s == nil || s.Waits() {
+		return nil, nil
+	}
+	if s.Alg() != sign.Ed25519 {
 		return nil, fmt.Errorf("key %s: a migration token is signed with an %s key", s, sign.Ed25519)
 	}
 	return s, nil

@@ -20,7 +20,7 @@ import (
 // platform.
 type ExportOptions struct {
 	Platform string       // the platform that may import the file. Required
-	Signer   *sign.Signer // an Ed25519 key that speaks for Issuer. Required
+	Signer   *sign.Signer // an Ed25519 key that is valid and speaks for Issuer. Required
 	Issuer   string       // default: the run's entity
 	// Codec writes the document: encrypted with a key that the other platform has, or,
 	// with the zero value, unencrypted.
@@ -59,7 +59,7 @@ func (p *Platform) Export(ctx context.Context, id state.ID, o ExportOptions) ([]
 		return nil, sender.ErrLiveOnly
 	case o.Platform == "":
 		return nil, errors.New("export: Platform is required")
-	case o.Signer == nil:
+	case o.Signer == nil || o.Signer.Waits():
 		return nil, errors.New("export: a migration token must be signed")
 	}
 	o.Issuer = cmp.Or(o.Issuer, id.Entity)

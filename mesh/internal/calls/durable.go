@@ -30,7 +30,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	sent := o.sentDurably()
 	if o.Run.Restored || sent {
 		var ended bool
-		was, ended = o.sentBefore(ctx, task)
+		was, ended = o.sentBefore(ctx, task, known)
 		if ended || notReady != nil { // the receiver may have answered while the run did not wait
 			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.From, task.Corr); err == nil && answer != nil {
 				o.answered(task.ID)
@@ -144,9 +144,10 @@ func (o *outgoing) taskBegun(task *envelope.Envelope, within time.Duration) bool
 // worker has begun it and its record can be read here. The caller then waits for the answer
 // to that task, even if the new task differs. If sentBefore returns nil, the new task is
 // sent, unless [outgoing.queuedBefore] finds the earlier one; if it equals the earlier one, it has
-// no second effect. ended: the called run has ended and only its reply is stored, so the earlier
+// no second effect. known are the digests of what was sent: a task that the agent sent before its
+// key was valid is unsigned. ended: the called run has ended and only its reply is stored, so the earlier
 // task is not known, or the record cannot be read here.
-func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
+func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope, known []string) (was *envelope.Envelope, ended bool) {
 	d := o.Stores
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
@@ -158,12 +159,15 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 	codec := d.Codec
 	codec.AcceptClear = true // the record is another agent's, whose workers may have no key
 	c, err := codec.Read(rec)
-	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && o.Signer != nil {
+	if err != nil || c.Mesh.Task == nil {
 		return nil, false
 	}
 	was, err = envelope.ParseStored(c.Mesh.Task)
 	if err != nil || was.ID != task.ID || was.From != task.From || was.To != task.To || was.ReplyTo != task.ReplyTo || was.Corr != task.Corr {
 		return nil, false
+	}
+	if c.Mesh.KeyID == "" && o.Signer != nil && !o.Signer.Waits() && !slices.Contains(known, wire.TaskDigest(was)) {
+		return nil, false // forged: the run signs
 	}
 	return was, false
 }
