@@ -98,9 +98,13 @@ func checkMeshAndLane(t *Task) *envelope.Error {
 // checkID refuses a durable task whose id does not fit into the subject of its reply.
 func checkID(t *Task) *envelope.Error {
 	if id := t.Envelope.ID; t.run != nil && len(subject.Escape(id)) > subject.MaxID {
-		return envelope.Errorf(envelope.CodeTooLarge, "the id has more than %d bytes as part of a subject, which is too much on the durable lane", subject.MaxID)
+		return longID()
 	}
 	return nil
+}
+
+func longID() *envelope.Error {
+	return envelope.Errorf(envelope.CodeTooLarge, "the id has more than %d bytes as part of a subject, which is too much on the durable lane", subject.MaxID)
 }
 
 // checkAge refuses stale and replayed tasks. A durable task may have been stored for

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -33,17 +34,22 @@ func (h *host) background(t *Task) {
 	defer cancel()
 	result, err := h.submitJob(ctx, t)
 	if err != nil {
-		h.fail(t, envelope.Errorf(envelope.CodeUnavailable, "the task cannot be stored for now: %w", err))
+		var never *envelope.Error
+		if !errors.As(err, &never) && !errors.Is(err, jetstream.ErrTooLarge) {
+			err = envelope.Errorf(envelope.CodeUnavailable, "the task cannot be stored for now: %w", err)
+		}
+		h.fail(t, err)
 		return
 	}
 	h.succeed(t, wire.MustJSON(result))
 }
 
+// submitJob puts the task into the queue. It returns an *envelope.Error for one that can never be stored.
 func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
 	e := t.Envelope
 	replies, err := h.node.subjects.Reply(h.Entity, e.ID)
 	if err != nil {
-		return job{}, err
+		return job{}, longID()
 	}
 	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID, Header: map[string][]string{}}
 	if parent := t.span.Traceparent(); parent != "" {
@@ -55,8 +61,8 @@ func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
 	} else {
 		s.Data, err = e.AppendJSON(nil)
 	}
-	if err != nil {
-		return job{}, err
+	if err != nil { // Config.Limits permit more than the default limits
+		return job{}, envelope.Errorf(envelope.CodeInvalidEnvelope, "the task cannot be stored: %w", err)
 	}
 	if _, err := h.node.cfg.Durable.Queue.Submit(ctx, s); err != nil {
 		return job{}, err
