@@ -14,17 +14,24 @@ import (
 )
 
 // A task that waited for a connection may begin after its sender has given up, because the agent counts
-// its timeout from its arrival. A cancel follows it, unless the sender wants none.
+// its timeout from its arrival. A cancel follows it, unless the sender wants none. It also follows a task
+// whose connection was lost since, because it may not have arrived, or later; a task whose connection is
+// still there ends by its own timeout.
 func TestATaskThatWaitedForAConnectionIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
+		sent     bool // over a connection
+		lost     bool // the connection at the beginning, before the task was sent or after that
 		early    bool // there is a connection again before the deadline
 		noCancel bool
 		timeout  time.Duration
+		none     bool // no cancel
 	}{
-		"no connection at the deadline": {timeout: 20 * time.Millisecond},
-		"another connection by then":    {timeout: 400 * time.Millisecond, early: true},
-		"the task may go on":            {timeout: 20 * time.Millisecond, noCancel: true},
+		"no connection at the deadline": {timeout: 20 * time.Millisecond, lost: true},
+		"another connection by then":    {timeout: 400 * time.Millisecond, lost: true, early: true},
+		"the task may go on":            {timeout: 20 * time.Millisecond, lost: true, noCancel: true, none: true},
+		"its connection is lost":        {timeout: 400 * time.Millisecond, sent: true, lost: true, early: true},
+		"nothing is lost":               {timeout: 20 * time.Millisecond, sent: true, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,8 +39,13 @@ func TestATaskThatWaitedForAConnectionIsCancelled(t *testing.T) {
 			control, tasks := r.listen("aee.ctl.agent.silent"), r.listen("agent.silent")
 			line, nc := r.cord(nats.ReconnectWait(time.Hour))
 			client := r.nodeOn(nc, mesh.Config{Entity: ada})
-			line.sever()
-			eventually(t, "the connection is gone", func() bool { return !nc.IsConnected() })
+			sever := func() {
+				line.sever()
+				eventually(t, "the connection is gone", func() bool { return !nc.IsConnected() })
+			}
+			if !c.sent {
+				sever()
+			}
 			task := newTask("agent.silent", "code.review", `{}`)
 			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
 			defer cancel()
@@ -48,7 +60,13 @@ func TestATaskThatWaitedForAConnectionIsCancelled(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if c.early {
+			if c.sent {
+				equal(t, "the task", parse(t, within(t, "the task", tasks).Data).ID, task.ID)
+				if c.lost {
+					sever()
+					mend()
+				}
+			} else if c.early {
 				eventually(t, "the task waits for a connection", func() bool {
 					n, err := nc.Buffered()
 					return n > 0 && err == nil
@@ -58,11 +76,13 @@ func TestATaskThatWaitedForAConnectionIsCancelled(t *testing.T) {
 			if err := within(t, "Send to return", ended); codeOf(err) != envelope.CodeTimeout {
 				t.Errorf("Send: %v", err)
 			}
-			if !c.early {
+			if c.lost && !c.early {
 				mend()
 			}
 			eventually(t, "the connection is back", nc.IsConnected)
-			equal(t, "the task", parse(t, within(t, "the task", tasks).Data).ID, task.ID)
+			if !c.sent {
+				equal(t, "the task", parse(t, within(t, "the task", tasks).Data).ID, task.ID)
+			}
 			settle(t, nc)
 			settle(t, r.nc)
 			var cancelled []string
@@ -74,7 +94,7 @@ func TestATaskThatWaitedForAConnectionIsCancelled(t *testing.T) {
 				cancelled = append(cancelled, cmd.ID)
 			}
 			want := []string{task.ID}
-			if c.noCancel {
+			if c.none {
 				want = nil
 			}
 			equal(t, "cancels", cancelled, want)
