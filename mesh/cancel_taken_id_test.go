@@ -38,3 +38,50 @@ func TestAWithdrawalIsStoredBehindAnAnswerToAnother(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Several messages with one id wait, of which all but one are forged. A withdrawal deletes all of them,
+// and answers each task.
+func TestAWithdrawalAnswersEachTaskOfAnID(t *testing.T) {
+	t.Parallel()
+	for name, withdraw := range map[string]func(*testing.T, *mesh.Node, *envelope.Envelope) error{
+		"one": func(t *testing.T, ops *mesh.Node, task *envelope.Envelope) error {
+			return ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip")
+		},
+		"all": func(t *testing.T, ops *mesh.Node, task *envelope.Envelope) error {
+			n, err := ops.CancelAllQueued(ctxFor(t), task.To, "a slip")
+			equal(t, "withdrawn", n, 1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+			task := newTask(reviewer, "code.review", `{"n":1}`)
+			forge := func(from string) *envelope.Envelope {
+				e := newTask(reviewer, "code.review", `{"n":2}`)
+				e.From, e.ID, e.Corr = from, task.ID, task.Corr
+				r.queue("normal", e)
+				return e
+			}
+			first := forge("human.eve")
+			r.submit(client, task)
+			second := forge("human.mallory")
+			r.queue("normal", second)
+			equal(t, "queued", r.queued(), uint64(4))
+			if err := withdraw(t, ops, task); err != nil || r.queued() != 0 {
+				t.Fatalf("%v; %d tasks are queued", err, r.queued())
+			}
+			var to []string
+			for _, e := range r.replies(task) {
+				to = append(to, e.To)
+			}
+			equal(t, "replies to", to, []string{first.From, ada, second.From})
+			for _, e := range []*envelope.Envelope{first, task, second} {
+				if _, err := r.lane(mesh.Config{Entity: e.From}).Await(ctxFor(t), e, mesh.ResultOptions{}); codeOf(err) != envelope.CodeCancelled || !strings.Contains(err.Error(), "a slip") {
+					t.Errorf("%s got %v", e.From, err)
+				}
+			}
+		})
+	}
+}

@@ -21,9 +21,9 @@ import (
 var ErrBegun = errors.New("a worker has begun the task")
 
 // CancelQueued cancels a durable task that is queued, scheduled or due and that no worker has begun. It
-// stores E_CANCELLED for the sender, from this node's entity, and deletes the message. It is for
-// operators, when the agent has no worker online that could apply a cancel. Package canceltree
-// uses it. It fails with [jetstream.ErrNotFound] if no such task is queued, scheduled or due, and
+// stores E_CANCELLED for the sender, from this node's entity, and deletes the message. Another message
+// with this id that waits is deleted too, and its sender gets the same. It is for operators, when
+// the agent has no worker online that could apply a cancel. Package canceltree uses it. It fails with [jetstream.ErrNotFound] if no such task is queued, scheduled or due, and
 // with [ErrBegun] if a worker has or may have begun the task, or has drawn it to move it to the queue.
 //
 // The reply is stored first, so that a task that has left the queue has one. If this process dies
@@ -60,10 +60,10 @@ func (c *Client) withdrawal(reason string) (*envelope.Error, error) {
 func (c *Client) cancelWaiting(ctx context.Context, w *waiting, problem *envelope.Error) error {
 	for range withdrawTries {
 		moved, err := c.withdraw(ctx, w, problem)
-		if err != nil || !moved {
+		if err != nil || !moved && !w.cut {
 			return err
 		}
-		w, err = c.findWaiting(ctx, w.task.To, w.task.ID)
+		w, err = c.findWaiting(ctx, w.entity, w.id)
 		if errors.Is(err, jetstream.ErrNotFound) {
 			break
 		}
@@ -83,7 +83,7 @@ func (c *Client) withdraw(ctx context.Context, w *waiting, problem *envelope.Err
 	if err := c.mayRemove(ctx, w); err != nil {
 		return false, err
 	}
-	id := state.ID{Entity: w.task.To, Run: state.RunID(w.task.To, w.task.ID)}
+	id := state.ID{Entity: w.entity, Run: state.RunID(w.entity, w.id)}
 	if err := c.unbegun(ctx, id); err != nil {
 		return false, err
 	}
@@ -96,8 +96,10 @@ func (c *Client) withdraw(ctx context.Context, w *waiting, problem *envelope.Err
 			return false, fmt.Errorf("%w, or another task of this agent: a message is unacknowledged", ErrBegun)
 		}
 	}
-	if err := c.answerWithdrawn(ctx, w.task, w.cbor, problem); err != nil {
-		return false, err
+	for _, task := range w.tasks {
+		if err := c.answerWithdrawn(ctx, task, problem); err != nil {
+			return false, err
+		}
 	}
 	if moved, err = c.remove(ctx, w); err != nil {
 		return false, err
@@ -123,7 +125,7 @@ func (c *Client) drawn(ctx context.Context, w *waiting) ([]jetstream.Drawn, erro
 			continue
 		}
 		var err error
-		if all[i], err = c.cfg.Stores.Queue.Drawn(ctx, w.task.To, p.priority); err != nil {
+		if all[i], err = c.cfg.Stores.Queue.Drawn(ctx, w.entity, p.priority); err != nil {
 			return nil, err
 		}
 	}
@@ -157,13 +159,13 @@ func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (do
 		if err != nil {
 			return done, errors.Join(append(failed, err)...)
 		}
-		for _, w := range found.tasks {
-			tried[w.task.ID] = true
+		for _, w := range found.waiting {
+			tried[w.id] = true
 			switch err := c.cancelWaiting(ctx, w, problem); {
 			case err == nil:
 				done++
 			case !errors.Is(err, jetstream.ErrNotFound):
-				failed = append(failed, fmt.Errorf("task %s: %w", w.task.ID, err))
+				failed = append(failed, fmt.Errorf("task %s: %w", w.id, err))
 			}
 		}
 		more = found.cut
@@ -206,12 +208,21 @@ func (c *Client) unbegun(ctx context.Context, id state.ID) error {
 	return err
 }
 
-// waiting is a task that no worker has begun, and where its messages are.
+// waiting is a task that no worker has begun, and where its messages are. Another sender who knows its
+// id may have submitted another task with it.
 type waiting struct {
-	task      *envelope.Envelope
-	cbor      bool
-	scheduled bool
-	places    []place // due, then queued; the same task may have been submitted again
+	entity, id string
+	tasks      []submitted // those with the id; each is answered
+	scheduled  bool
+	places     []place // due, then queued; the same task may have been submitted again
+	cut        bool    // there are more messages than a search holds
+}
+
+// submitted is a task as it was submitted.
+type submitted struct {
+	*envelope.Envelope
+	digest string
+	cbor   bool
 }
 
 // place is where a message waits that a worker may draw.
@@ -223,13 +234,14 @@ type place struct {
 // search collects the tasks of an entity that wait. It looks for them in the order in which a task
 // moves, so that it misses none: among the scheduled tasks, among those that are due, and in the queue.
 type search struct {
-	entity string
-	limits envelope.Limits
-	wants  func(id string) bool
-	tasks  []*waiting
-	byID   map[string]*waiting
-	held   int  // bytes of messages
-	cut    bool // there are more tasks than a search holds
+	entity  string
+	limits  envelope.Limits
+	wants   func(id string) bool
+	waiting []*waiting
+	byID    map[string]*waiting
+	known   map[string]bool // the digests of the tasks; they cover the id
+	held    int             // bytes of messages
+	cut     bool            // there are more tasks than a search holds
 }
 
 // mostHeld is how many bytes of messages a search holds at the most.
@@ -246,21 +258,24 @@ func (s *search) see(data []byte, header nats.Header, id string, at *place) {
 	if id != "" && env.ID != id || !s.wants(env.ID) {
 		return
 	}
-	w := s.byID[env.ID]
-	switch {
-	case w != nil:
-	case s.held > 0 && s.held+len(data) > mostHeld:
-		s.cut = true
-		return
-	default:
-		w = &waiting{}
-		s.tasks, s.held = append(s.tasks, w), s.held+len(data)
-		if s.byID == nil {
-			s.byID = map[string]*waiting{}
+	w, digest := s.byID[env.ID], wire.TaskDigest(env)
+	if w == nil || !s.known[digest] {
+		if s.held > 0 && s.held+len(data) > mostHeld {
+			if s.cut = true; w != nil {
+				w.cut = true
+			}
+			return
 		}
-		s.byID[env.ID] = w
+		if w == nil {
+			w = &waiting{entity: s.entity, id: env.ID}
+			s.waiting = append(s.waiting, w)
+			if s.byID == nil {
+				s.byID, s.known = map[string]*waiting{}, map[string]bool{}
+			}
+			s.byID[env.ID] = w
+		}
+		w.tasks, s.held, s.known[digest] = append(w.tasks, submitted{env, digest, inCBOR}), s.held+len(data), digest != ""
 	}
-	w.task, w.cbor = env, inCBOR
 	if at == nil {
 		w.scheduled = true
 	} else {
@@ -300,8 +315,8 @@ func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (*waiti
 		err = nil
 	}
 	unread, failed := c.searchDrawable(ctx, entity, &found)
-	if failed == nil && len(found.tasks) > 0 {
-		return found.tasks[0], nil
+	if failed == nil && len(found.waiting) > 0 {
+		return found.waiting[0], nil
 	}
 	if err = errors.Join(err, unread, failed); err == nil {
 		err = jetstream.ErrNotFound
@@ -324,7 +339,7 @@ func (c *Client) mayRemove(ctx context.Context, w *waiting) error {
 		failed = append(failed, q.MayRemoveDue(ctx))
 	}
 	if w.scheduled {
-		failed = append(failed, q.MayUnschedule(ctx, w.task.To))
+		failed = append(failed, q.MayUnschedule(ctx, w.entity))
 	}
 	return errors.Join(failed...)
 }
@@ -334,7 +349,7 @@ func (c *Client) mayRemove(ctx context.Context, w *waiting) error {
 func (c *Client) remove(ctx context.Context, w *waiting) (moved bool, err error) {
 	q := c.cfg.Stores.Queue
 	if w.scheduled {
-		if err := q.Unschedule(ctx, w.task.To, w.task.ID); errors.Is(err, jetstream.ErrNotFound) {
+		if err := q.Unschedule(ctx, w.entity, w.id); errors.Is(err, jetstream.ErrNotFound) {
 			moved = true
 		} else if err != nil {
 			return false, err
@@ -357,18 +372,18 @@ func (c *Client) remove(ctx context.Context, w *waiting) (moved bool, err error)
 
 // answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task, unless the last reply on its
 // subject is one that the task's sender takes.
-func (c *Client) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+func (c *Client) answerWithdrawn(ctx context.Context, task submitted, problem *envelope.Error) error {
 	reply := task.Reply(envelope.TypeError, problem.Payload())
 	reply.From = c.cfg.Entity
 	var body []byte
-	header, err := c.s.Encode(ctx, reply, false, cbor, &body)
+	header, err := c.s.Encode(ctx, reply, false, task.cbor, &body)
 	if err != nil {
 		return err
 	}
-	msg, err := answers.Stored{Env: reply, Raw: body, CBOR: cbor, Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.To + "/" + task.ID, Task: task, Header: header}.Message()
+	msg, err := answers.Stored{Env: reply, Raw: body, CBOR: task.cbor, Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.To + "/" + task.ID + "/" + task.digest, Task: task.Envelope, Header: header}.Message()
 	if err != nil {
 		return err
 	}
-	reader := c.readerFor(task, ResultOptions{})
+	reader := c.readerFor(task.Envelope, ResultOptions{})
 	return c.cfg.Stores.Replies.PublishUnless(ctx, msg, func(last jetstream.Message) bool { return !reader.another(last.Header) })
 }
