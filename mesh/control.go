@@ -158,11 +158,9 @@ func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelop
 	return nil
 }
 
-// cancelTasks ends the live tasks that the payload names, if the command comes from their
-// sender or from this agent itself. It reports whether it has ended any. An operator may
-// cancel hops, too, because the worker that would stop them may be dead. A task whose
-// signature was verified accepts signed commands only: task ids are public, and an unsigned
-// from proves nothing.
+// cancelTasks ends the live tasks that the payload names, if the sender may cancel them. It reports
+// whether it has ended any. A task that the cancel has overtaken is ended when it is accepted
+// (see cancelledEarly).
 func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
 	if wire.ReadJSON(env.Payload, &what) != nil {
@@ -170,14 +168,14 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 	}
 	mine := func(t *Task) bool {
 		e := t.Envelope
-		return t.run == nil && (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
-			(e.From == env.From || env.From == cm.host.Entity || e.ReplyTo != "" && cm.host.operator(env.From)) && (signed || t.KeyID == "")
+		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) && cm.host.mayCancel(t, env.From, signed)
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
 		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
+	cm.host.early.Keep(orders.Cancel{ID: what.ID, From: env.From, Signed: signed, Cause: cause}, time.Now())
 	for _, t := range cm.host.queue.Remove(mine) {
 		found = cm.host.fail(t, cause) || found
 	}
@@ -185,6 +183,27 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 		found = cm.host.end(t, cause) || found
 	}
 	return cm.host.forwardCancel(env, what, signed) || found
+}
+
+// mayCancel reports whether an entity may cancel a live task: its sender may, and this agent itself. An
+// operator may cancel hops, too, because the worker that would stop them may be dead. A task whose
+// signature was verified accepts signed commands only: task ids are public, and an unsigned
+// from proves nothing.
+func (h *host) mayCancel(t *Task, from string, signed bool) bool {
+	e := t.Envelope
+	return t.run == nil && (e.From == from || from == h.Entity || e.ReplyTo != "" && h.operator(from)) && (signed || t.KeyID == "")
+}
+
+// cancelledEarly reports whether the cancel of a task has overtaken it, and ends the task then. A task
+// for the queue is tracked already, so that a cancel that comes now finds it.
+func (h *host) cancelledEarly(t *Task) bool {
+	for _, c := range h.early.Of(t.Envelope.ID, t.queued) {
+		if h.mayCancel(t, c.From, c.Signed) {
+			h.end(t, c.Cause)
+			return true
+		}
+	}
+	return false
 }
 
 // operator reports whether an entity may command the tasks of other senders.

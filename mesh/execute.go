@@ -33,7 +33,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	if _, atOnce := t.class(); atOnce {
-		h.track(t)
+		if h.track(t); h.cancelledEarly(t) {
+			return
+		}
 		if !h.beside.Go(func() { h.runBeside(t) }) {
 			h.running.Remove(&t.entry)
 			h.counts.busy.Add(1)
@@ -42,6 +44,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	if h.later(t) {
+		if h.cancelledEarly(t) {
+			return
+		}
 		if !h.lookups.Go(func() { h.background(t) }) {
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
@@ -53,7 +58,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		h.fail(t, err)
 		return
 	}
-	h.track(t)
+	if h.track(t); h.cancelledEarly(t) {
+		return
+	}
 	if !h.put(t) {
 		h.running.Remove(&t.entry)
 		if h.stopping.Load() {

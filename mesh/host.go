@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/service"
@@ -149,6 +150,7 @@ type host struct {
 
 	counts        counts
 	running       taskDeadlines // accepted and not answered, so that they can be cancelled
+	early         orders.Early  // cancels that may have overtaken their tasks
 	calls         calls.Agent
 	passed        delegated.Passed
 	delegating    sync.RWMutex // read-held while a live task passes to its receiver; a cancel waits for that
