@@ -270,12 +270,6 @@ func (r *Run) isOf(rec *state.Record, c *state.Checkpoint) bool {
 	return err == nil && same
 }
 
-// triesAgain reports whether the message of an ended run is that of a dead letter which is tried
-// again, according to its unsigned header.
-func (r *Run) triesAgain() bool {
-	return r.stored != nil && r.stored.Terminal() && r.hold.retryID() != ""
-}
-
 // retried reports whether an operator retries a dead letter with this message. The
 // header alone is unsigned and grants nothing.
 func (r *Run) retried(ctx context.Context) (bool, error) {

@@ -24,6 +24,12 @@ func (r taskRun) checkpoint() *state.Checkpoint { return r.cp.Load() }
 
 func (r taskRun) storedAt() time.Time { return r.hold.Stored }
 
+// triesAgain reports whether the message of an ended run is that of a dead letter which is tried
+// again, according to its unsigned header.
+func (r taskRun) triesAgain() bool {
+	return r.stored != nil && r.stored.Terminal() && r.hold.retryID() != ""
+}
+
 func (r taskRun) goesOn() bool { return r.stored != nil && !r.triesAgain() }
 
 func (r taskRun) proves(h *delegated.Handed) (proven, known bool) {

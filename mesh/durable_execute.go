@@ -48,7 +48,10 @@ func (r *Run) perform() {
 	l.host.execute(t)
 	l.pace.add(time.Since(started))
 	l.performing.Add(-1)
-	if end := r.ended(); end != nil {
+	r.mu.Lock()
+	end := r.end
+	r.mu.Unlock()
+	if end != nil {
 		l.releaseParked(r, end)
 	}
 }

@@ -210,3 +210,10 @@ func claimedBy(ctx context.Context, states state.Store, rec state.Record, owner 
 	}
 	return err
 }
+
+// ended returns why nothing more may be written, nil while the run goes on.
+func (r *Run) ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
+}

@@ -355,13 +355,6 @@ func notHere(why error) *envelope.Error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why)
 }
 
-// ended returns why nothing more may be written, nil while the run goes on.
-func (r *Run) ended() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.end
-}
-
 func (r *Run) observe(p Point) { r.lane.cfg.observe(p, r.id) }
 
 // write applies change to a copy of the last checkpoint and stores it. If another
