@@ -372,7 +372,7 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 
 // DefaultMaxRetries is how often a durable task is retried after a transient
 // error, unless the document's runtime.max_retries says otherwise. It is the
-// schema's default.
+// schema's default, and that of agents without a document.
 const DefaultMaxRetries = 2
 
 // limits sets concurrency, timeout and retries (AAIF, Runtime Configuration).

@@ -142,7 +142,8 @@ func readFile(name string, limit int64) ([]byte, error) {
 
 // undocumented makes an agent without a document. Its intents are those of
 // Options.IntentsDir, and plain text is accepted even if unknown intents are
-// refused.
+// refused. Its durable tasks are retried as often as those of an agent whose document does not say
+// how often.
 func undocumented(opts agents.Options) (*agents.Agent, error) {
 	if opts.As == "" || (opts.Handler == nil) == (opts.Program == nil) {
 		return nil, faulty("Agents", "an agent without a document has As, and a Handler or a Program")
@@ -159,7 +160,7 @@ func undocumented(opts agents.Options) (*agents.Agent, error) {
 		}
 	}
 	a := &agents.Agent{Agent: mesh.Agent{Entity: opts.As, Handler: opts.Handler, Concurrency: max(opts.Concurrency, mesh.DefaultConcurrency),
-		Queue: opts.Queue, Steers: opts.Steers && opts.Handler != nil, Intents: known, RefuseUnknown: opts.RefuseUnknown}}
+		Queue: opts.Queue, Steers: opts.Steers && opts.Handler != nil, Retry: mesh.RetryPolicy{Max: agents.DefaultMaxRetries}, Intents: known, RefuseUnknown: opts.RefuseUnknown}}
 	if p := opts.Program; p != nil {
 		a.Program, a.Handler, a.Health = p, p, p.Health
 	}
