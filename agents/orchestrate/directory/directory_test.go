@@ -39,7 +39,7 @@ const (
 type town struct {
 	mu      sync.Mutex
 	workers []mesh.Instance
-	health  map[string]string // "" or absent: no answer
+	health  map[string]string // "" or absent: no answer; E_…: a peer's error, with a ! if it is retryable
 	surveys int
 	queries int
 }
@@ -59,6 +59,9 @@ func (w *town) Query(_ context.Context, entity, _ string, _, out any) (*envelope
 	case "":
 		return nil, envelope.Errorf(envelope.CodeNoResponders, "nobody")
 	default:
+		if code, later := strings.CutSuffix(status, "!"); strings.HasPrefix(status, "E_") {
+			return nil, envelope.ErrorOf(&envelope.Envelope{Payload: fmt.Appendf(nil, `{"code":%q,"retryable":%t}`, code, later)})
+		}
 		out.(*intents.HealthResult).Status = intents.Health(status)
 		return &envelope.Envelope{}, nil
 	}
@@ -334,9 +337,11 @@ func TestSkills(t *testing.T) {
 			runs("agent.busy", "", "Go review,lint", 4), runs("agent.b", other, "go-review", 0), runs("agent.a", "", "GO_REVIEW", 0),
 			runs("agent.sick", "", "go review", 0), runs("agent.gone", "", "go review,law", 0), runs("agent.tired", "", "lint", 9),
 			runs("agent.team", "", "go review,alone", 0), runs("bus.x", "", "go review", 0),
+			runs("agent.bare", "", "capitals", 9), runs("agent.leaving", "", "capitals", 0), runs("agent.old", "", "runes", 0),
 		},
 		health: map[string]string{"agent.busy": "healthy", "agent.a": "healthy", "agent.b": "healthy", "agent.sick": "unhealthy",
-			"agent.tired": "degraded", "agent.team": "healthy", "agent.plain": "odd", "bus.x": "healthy"},
+			"agent.tired": "degraded", "agent.team": "healthy", "agent.plain": "odd", "bus.x": "healthy",
+			"agent.bare": "E_INPUT_SCHEMA", "agent.leaving": "E_DRAINING!", "agent.old": "E_INTENT_UNKNOWN"},
 	}
 	reg := &registry.Mem{}
 	register(t, reg, document(t, "", "Tired", `,"skills":["Law"]`), registry.Options{}, 0)
@@ -355,13 +360,15 @@ func TestSkills(t *testing.T) {
 		"law":            "agent.tired defined", // by its registration; the other does not answer
 		"lint":           "agent.busy",          // healthy before degraded
 		"other language": "agent.plain defined",
+		"capitals":       "agent.bare", // it does not know aee.status.health, and takes it for a task; the other says that it takes none now
+		"runes":          "agent.old",
 		"alone":          `nobody: "skill:alone": no agent that runs has this skill`, // except the asker
 	} {
 		if got := find(t, v, "skill:"+strings.ReplaceAll(skill, " ", "_")); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %s", skill, got)
 		}
 	}
-	if w.surveys != 1 || w.queries > 9 {
+	if w.surveys != 1 || w.queries > 12 {
 		t.Errorf("%d surveys, %d questions", w.surveys, w.queries)
 	}
 
@@ -457,12 +464,13 @@ func until(t testing.TB, what string, ok func() bool) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	w := &town{workers: []mesh.Instance{runs("agent.here", "", "law", 0)}, health: map[string]string{"agent.here": "healthy", "agent.foreign": "healthy"}}
+	w := &town{workers: []mesh.Instance{runs("agent.here", "", "law", 0)}, health: map[string]string{"agent.here": "healthy", "agent.foreign": "healthy",
+		"agent.plain": "E_INPUT_SCHEMA", "agent.full": "E_BUSY!", "agent.own": "E_MY_OWN"}}
 	dir := directory.New(directory.Config{})
 	dir.Use(w, nil)
 	def := document(t, "", "Team", `,"orchestration":{"role":"orchestrator","subagents":[
 		{"ref":"agent.here","alias":"a"},{"ref":"agent.away","alias":"b"},{"ref":"human.ada"},{"ref":"skill:law"},{"ref":"skill:tax"},
-		{"ref":"agent.foreign"},{"ref":"file:///etc/passwd"},{"ref":"agent.team"}],
+		{"ref":"agent.foreign"},{"ref":"agent.plain"},{"ref":"agent.full"},{"ref":"agent.own"},{"ref":"file:///etc/passwd"},{"ref":"agent.team"}],
 		"pipeline":["a","b","agent.later"],"consensus":{"strategy":"referee","referee_agent":"`+id+`"},
 		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"},{"condition":{"lang":"always"},"target_agent":"agent.desk"}]}},
 		"x-aeemesh":{"orchestration":{"synthesizer":"agent.editor","steps":{"a":{"escalate_to":"b"},"b":{"escalate_to":"ftp://elsewhere"},"agent.later":{"escalate_to":"agent.boss"}}}`).Definition()
@@ -473,7 +481,7 @@ func TestCheck(t *testing.T) {
 	want := []string{
 		`warning /agent/orchestration/subagents/1/ref no worker answers now for agent.away (live tasks for it fail`,
 		`warning /agent/orchestration/subagents/4/ref "skill:tax": no agent that runs has this skill`,
-		`error /agent/orchestration/subagents/6/ref "file:///etc/passwd": its definition cannot be fet`,
+		`error /agent/orchestration/subagents/9/ref "file:///etc/passwd": its definition cannot be fet`,
 		`warning /agent/orchestration/pipeline/2 no worker answers now for agent.later`,
 		`warning /agent/orchestration/consensus/referee_agent "5e0c0000-0000-4000-8000-00000000000a": no agent `,
 		`warning /agent/orchestration/handoff/0/target_agent "billing_specialist": no agent is registered under`,

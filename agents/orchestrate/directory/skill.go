@@ -18,7 +18,7 @@ import (
 
 // verdict is an agent's health as of the last request.
 type verdict struct {
-	status intents.Health // "": it did not answer
+	status intents.Health // "": it did not answer, not even with an error
 	at     time.Time
 }
 
@@ -145,8 +145,10 @@ func (d *Directory) ask(ctx context.Context, entity string) intents.Health {
 	case err == nil && status != intents.Healthy && status != intents.Unhealthy:
 		status = intents.Degraded // it answers, but with an error
 	case err == nil:
-	case errors.As(err, &e) && e.FromPeer() && e.Code == envelope.CodeIntentUnknown:
-		status = intents.Degraded // it answers, but without a valid status
+	case errors.As(err, &e) && e.FromPeer():
+		if status = intents.Unhealthy; unasked(e) { // it answers, but takes no tasks of this asker now
+			status = intents.Degraded // it answers, but without a valid status
+		}
 	default:
 		status = ""
 	}
@@ -156,4 +158,15 @@ func (d *Directory) ask(ctx context.Context, entity string) intents.Health {
 		d.mu.Unlock()
 	}
 	return status
+}
+
+// unasked reports whether an error that answers a request for health says nothing of the agent's
+// health: the agent does not know the intent, and has refused or failed the request as it would
+// one of its own tasks.
+func unasked(e *envelope.Error) bool {
+	switch e.Code {
+	case envelope.CodeIntentUnknown, envelope.CodeIntentReserved, envelope.CodeInputSchema, envelope.CodeAgent:
+		return true
+	}
+	return !e.Retryable && !e.Code.Known()
 }
