@@ -330,8 +330,9 @@ func runsForkCommand(a *session.App) *cobra.Command {
 		Use:   "fork RUN",
 		Short: "Begin a new run from a checkpoint of another",
 		Long: `Begins a new run, with a task id of its own, that goes on from a checkpoint of
-RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
-and calls that both make have the same idempotency key.`,
+RUN; RUN itself stays as it is. Tool calls that have a receipt there are not
+repeated. A call that was decided in that checkpoint, and has no receipt, keeps
+its idempotency key; calls that the new run decides on have keys of their own.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
 		Args:              outcome.Arguments("RUN"),
