@@ -85,6 +85,8 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	switch {
 	case f.limit < 0:
 		return outcome.Usagef(cmd, "--limit %d: give a number of tasks, or 0 for all", f.limit)
+	case len(args) == 1 && args[0] == "":
+		return outcome.Usagef(cmd, "PERSON or TASK is empty: give one, or leave it out for your own tasks")
 	case f.sender != "" && (len(args) == 0 || isEntity(args[0])):
 		return outcome.Usagef(cmd, "--sender goes with TASK")
 	case len(args) == 1 && f.all:
