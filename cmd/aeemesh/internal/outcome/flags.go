@@ -18,6 +18,7 @@ var flagTakes = map[string]string{
 	"duration": "it is a duration such as 500ms, 5s, 2m or 1h30m",
 	"float64":  "it is a number",
 	"int":      "it is a whole number",
+	"uint64":   "it is a whole number, 0 or more",
 }
 
 // WrongFlag is the usage error of a command line that cannot be parsed. Of a value it says what
