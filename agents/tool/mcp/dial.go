@@ -18,6 +18,7 @@ type session struct {
 	*sdk.ClientSession
 	kill  func()        // ends it at once; may be called repeatedly
 	ended chan struct{} // closed when the session has ended completely
+	exit  error         // how its program ended, if it has one; set before ended is closed
 	since time.Time
 	http  bool // requests have no common connection
 
@@ -143,7 +144,7 @@ var errKilled = errors.New("the session was ended")
 // transport makes the transport, and sets s.kill to close it.
 func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sdk.Transport, error) {
 	var f frames
-	var ended <-chan struct{}
+	var program *pipes
 	switch {
 	case len(l.Command) > 0:
 		p, err := startPipes(&l.Server, l.cfg, l.log)
@@ -151,7 +152,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 			return nil, &startError{startWords(err).Error(), err}
 		}
 		p.occupied = l.occupied
-		f, ended = p, p.ended
+		f, program = p, p
 	default:
 		client, err := l.cfg.Client(ctx, l.URL, l.Auth, l.listed)
 		if err != nil {
@@ -185,8 +186,9 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 	c := newConn(f, 2*l.cfg.MaxMessage, l.log)
 	context.AfterFunc(life, func() {
 		c.end()
-		if ended != nil {
-			<-ended
+		if program != nil {
+			<-program.ended
+			s.exit = program.exit
 		}
 		close(s.ended)
 	})

@@ -224,10 +224,15 @@ func (l *link) watch(s *session) {
 	}
 	meant := l.ending
 	l.mu.Unlock()
-	if !meant {
-		l.log.Warn("mcp session ended", "err", plain(err))
-	}
 	<-s.ended
+	if err = plain(err); s.exit != nil && err != nil {
+		err = fmt.Errorf("%w; its program: %w", err, s.exit)
+	} else if err == nil {
+		err = s.exit // nil: it has no program
+	}
+	if !meant {
+		l.log.Warn("mcp session ended", "err", err)
+	}
 	_ = s.Close() // releases the SDK's resources
 }
 

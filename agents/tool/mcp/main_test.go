@@ -106,6 +106,12 @@ func serve(how string) error {
 	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
 	add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
 	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
+	add(s, "exit", func(context.Context, map[string]string) string { os.Exit(7); return "" })
+	add(s, "quit", func(context.Context, map[string]string) string { os.Exit(0); return "" })
+	add(s, "die", func(context.Context, map[string]string) string {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	})
 	add(s, "noise", func(context.Context, map[string]string) string {
 		for range 600 {
 			fmt.Println("working on it")

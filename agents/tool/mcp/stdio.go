@@ -28,6 +28,9 @@ const (
 	graceChild = 100 * time.Millisecond
 )
 
+// errExit says how a program ended without a failure, as exec.ExitError says it of one with a failure.
+var errExit = errors.New("exit status 0")
+
 var errTooLarge = errors.New("a message of the server exceeds the bound")
 
 // pipes are the standard input and output of a program, with one message per
@@ -46,6 +49,7 @@ type pipes struct {
 	closing  sync.Once
 	closed   chan struct{}
 	ended    chan struct{} // closed when the program and its children have ended
+	exit     error         // how the program ended; set before ended is closed
 }
 
 type frame struct {
@@ -184,8 +188,10 @@ func (p *pipes) end() {
 		<-timer.C
 	}
 	p.group.Kill()
-	_ = p.group.Wait() // it was killed; its output is in the log
-	p.stderr.flush()   // also text without a final newline; no goroutine writes to it any more
+	if p.exit = p.group.Wait(); p.exit == nil {
+		p.exit = errExit
+	}
+	p.stderr.flush() // also text without a final newline; no goroutine writes to it any more
 	_ = p.stdout.Close()
 	<-p.drained
 }
