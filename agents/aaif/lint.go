@@ -104,7 +104,7 @@ func (l *linter) definition(d *Definition) {
 	}
 	a := &d.Agent
 	if _, err := EntityName(a.Name); err != nil {
-		l.warn("/agent/name", RuleEntity, "name the entity yourself, as in worker --as agent.helper", "the name gives no entity id")
+		l.warn("/agent/name", RuleEntity, "name the entity yourself, as in worker --as agent.helper", "the name gives no entity id: a worker refuses the agent without --as")
 	}
 	for i, c := range a.RequiredCapabilities {
 		l.capability(child("/agent/required_capabilities", i), c)

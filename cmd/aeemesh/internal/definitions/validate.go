@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -193,7 +194,7 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 			v.Valid = false
 			v.Problems = append(bad, v.Problems...)
 		}
-		v.Problems = append(v.Problems, doc.Locate(slices.Concat(unplayable(d), uncallable(d), unfillable(d)))...)
+		v.Problems = append(v.Problems, doc.Locate(slices.Concat(modelless(d), unplayable(d), uncallable(d), unfillable(d)))...)
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		if err := v.held(doc); err != nil {
@@ -250,6 +251,17 @@ func checksumOf(doc *aaif.Document) []aaif.Problem {
 
 // ruleChecksum is the rule of problems with a state's checksum.
 const ruleChecksum aaif.Rule = "checksum"
+
+// modelless reports that nothing in the document does the work, which is then a program's. A team
+// works, and other checks report a model that is not named whole.
+func modelless(d *aaif.Definition) []aaif.Problem {
+	m, o := d.Agent.Model, d.Agent.Orchestration
+	if m != nil && (orchestrate.HasModel(d) || m.Preferred != "") || o != nil && len(o.Subagents)+len(o.Pipeline) > 0 {
+		return nil
+	}
+	return []aaif.Problem{{Pointer: "/agent", Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning,
+		Message: "there is no model: a worker needs a program for this agent", Hint: "give model, or start it with worker --exec"}}
+}
 
 // unplayable reports a custom model that a worker has only if its operator has configured it.
 func unplayable(d *aaif.Definition) []aaif.Problem {
