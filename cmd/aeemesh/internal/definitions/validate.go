@@ -47,11 +47,12 @@ func ValidateCommand(a *session.App) *cobra.Command {
 		Use:   "validate FILE...",
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
-manifests, conformance reports. It reports everything that is wrong with each,
-and where; conditions that do not compile; teams that cannot work; warnings for
-the author; the conformance level that an agent reaches; the fields that this
-program does not honour, and whether a worker refuses the agent for them, as at
-compliance.safety_level strict and regulated. "-" reads standard input.
+manifests, conformance reports. It reports everything that is wrong with the
+form of each, and where. Of those whose form is right it reports conditions that
+do not compile; teams that cannot work; warnings for the author; the conformance
+level that an agent reaches; the fields that this program does not honour, and
+whether a worker refuses the agent for them, as at compliance.safety_level
+strict and regulated. "-" reads standard input.
 
 The exit status is 1 if a document is invalid; with --strict also if there are
 warnings, or if a worker here refuses the agent.
