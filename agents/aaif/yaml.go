@@ -284,6 +284,9 @@ func yamlProblem(err error) *Problem {
 		if strings.ContainsRune(p.Message, '\t') {
 			p = yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: a tab").hint("indent with spaces")
 		}
+		if strings.HasSuffix(p.Message, "' must be specified") { // "',' or '}'": a value within braces or brackets goes on after its end
+			p = p.hint(`put a text with a brace or a bracket in quotes, such as "https://a.example/{id}"`)
+		}
 		return &p
 	}
 	p := errorf("", RuleSyntax, "not YAML")
