@@ -373,7 +373,7 @@ func TestATaskDoesNotWaitForAProgramThatCannotBeStarted(t *testing.T) {
 	w.hostProgram(p, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if got := w.send(entity, do("echo", "x"), sending{ctx: ctx}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.FromPeer() {
+	if got := w.send(entity, do("echo", "x"), sending{ctx: ctx}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.SaysNotBegun() {
 		t.Errorf("got %+v", got)
 	}
 }

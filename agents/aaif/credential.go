@@ -168,9 +168,12 @@ func urlCredential(raw string) (what string, found bool) {
 	return "", false
 }
 
-// unused reports whether a password in a URL stands for none: some services take a token as the
-// user name, and an empty password or any, such as X.
-func unused(password string) bool { return strings.Trim(password, "xX") == "" }
+// unused reports whether a password in a URL stands for none, or is masked: some services take a token
+// as the user name, and an empty password or any, such as X.
+func unused(password string) bool { return strings.Trim(password, mask) == "" }
+
+// mask are the signs of a text that is masked.
+const mask = "xX*.…•-_"
 
 // weakQueryNames are parameters that hold credentials in some APIs and harmless
 // values in others.
@@ -211,7 +214,7 @@ var (
 // may contain any sign, and any word.
 func placeholder(s string) bool {
 	switch {
-	case strings.Trim(s, "xX*.…•-_") == "": // masked
+	case strings.Trim(s, mask) == "":
 		return true
 	case strings.Contains(s, ":-"): // ${NAME:-default} has a value
 		return false

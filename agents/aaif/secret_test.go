@@ -120,6 +120,8 @@ func TestSecretNames(t *testing.T) {
 		`{"agent": {"tools": [{"endpoint": "https://adam:@host.example/"}]}}`,
 		`{"agent": {"instructions": "Call https://Zk3mP9qLx7RtVb2N:@host.example/ first."}}`,
 		`{"agent": {"instructions": "Call https://Zk3mP9qLx7RtVb2N:X@host.example/ first."}}`,
+		`{"agent": {"instructions": "Call https://Zk3mP9qLx7RtVb2N:***@host.example/ first."}}`,
+		`{"agent": {"tools": [{"endpoint": "https://Zk3mP9qLx7RtVb2N:_@host.example/"}]}}`,
 
 		// A sign or a word of placeholders does not make a placeholder of it.
 		`{"agent": {"tools": [{"endpoint": "https://bot:Pa$$w0rd2024@internal.example/api"}]}}`,

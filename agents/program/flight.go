@@ -64,7 +64,9 @@ func (x *process) do(ctx context.Context, task *mesh.Task, line []byte) (json.Ra
 	defer close(f.streamed.left)
 	begun, err := x.write(ctx, line)
 	if err != nil && (!begun || ctx.Err() == nil) {
-		x.leave(id, f)
+		if x.leave(id, f); !begun {
+			err = unbegun(task, err)
+		}
 		return nil, err
 	}
 	for {

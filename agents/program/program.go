@@ -214,7 +214,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 	var proc *process
 	for {
 		if proc, err = p.await(ctx, wait.C, proc, durable); err != nil {
-			return nil, err
+			return nil, unbegun(task, err)
 		}
 		payload, err := proc.do(ctx, task, line)
 		var full *noPlace
@@ -352,6 +352,16 @@ func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *proc
 
 func notRunning(retryAt time.Time) error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program is not running; it had not begun the task").WithBackoff(max(time.Until(retryAt), time.Second))
+}
+
+// unbegun says in an error that a live task was not begun, so that its sender may send it again. Of
+// a durable one the program may have seen an earlier delivery.
+func unbegun(task *mesh.Task, err error) error {
+	var problem *envelope.Error
+	if task.Run() == nil && errors.As(err, &problem) {
+		return problem.NotBegun(task.Envelope)
+	}
+	return err
 }
 
 // troubled is the number of exits in a row after which a program counts as
