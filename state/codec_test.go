@@ -74,7 +74,7 @@ func full() *state.Checkpoint {
 		Handed: &state.Handed{To: "agent.next", TaskID: "task-2", Task: json.RawMessage(`{"v":"1","id":"task-2"}`), Reason: "it is theirs"},
 		Migration: &state.Migration{
 			ID: "m", Phase: state.PhaseStaged, Status: aaif.RunPaused, Issuer: "agent.x", Source: "a", Target: "b",
-			To: "https://b", By: "human.ada", Key: "k", Since: start, Detail: "d",
+			To: "https://b", By: "human.ada", AmidCalls: true, Key: "k", Since: start, Detail: "d",
 		},
 		More: jsontext.Value(`{"a_future":{"x":1},"zz":[]}`),
 	}

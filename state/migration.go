@@ -21,6 +21,9 @@ type Migration struct {
 	Target string `json:"target,omitempty"` // the same: the token's aud
 	To     string `json:"to,omitempty"`     // the requested destination: an instance, an https URL, "file"
 	By     string `json:"by,omitempty"`     // who requested it
+	// AmidCalls lets a run that goes to another platform leave amid its calls of other agents: the
+	// request said how long to wait for them (wait_ms). Earlier releases do not write it.
+	AmidCalls bool `json:"amid_calls,omitempty"`
 	// Key is the public key of a source without a key of its own, within a mesh whose
 	// members trust their store.
 	Key string `json:"key,omitempty"`

@@ -69,7 +69,8 @@ type Claimed struct {
 // Claim makes the worker that has the message the run's owner, after [Judge] said Mine or
 // Moving. The caller stores the checkpoint before the handler begins. A pending request is carried
 // out, unless a tool call is under way, or the run is to leave the mesh and has an answer to read
-// first: then it stays pending, and [Step] decides.
+// first: then it stays pending, and [Step] decides. A move that may leave amid the calls of agents
+// does so here: the time that it was to wait went with the owner that was asked for it.
 func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	k := &c.Mesh
 	out.Restored = Progressed(c)
@@ -94,7 +95,7 @@ func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	switch want := aaif.RunStatus(k.Pending); {
 	case end != nil:
 		out.Verdict, out.End = Ended, end
-	case want == "" || midCall(c) || Leaving(c) && unread(c):
+	case want == "" || midCall(c) || held(c):
 		out.Verdict = Mine
 	default:
 		c.Doc.Status, k.Pending, k.Owner, k.Claims = want, "", "", 0

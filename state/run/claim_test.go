@@ -136,7 +136,14 @@ func TestClaim(t *testing.T) {
 					t.Errorf("phase %s, pending %q", c.Mesh.Migration.Phase, c.Mesh.Pending)
 				}
 			}},
-		"a move within the mesh is pending, and an answer is not read": {begun(pendingMove("c"), waitsForBob), run.Mine, terms(), expect{run.Moving, "", aaif.RunMigrating, "", 0}, nil},
+		"a move that may leave amid a call is pending": {begun(pendingMove(paris), askedToWait, noOwner, calledHelper), run.Mine, terms(), expect{run.Moving, "", aaif.RunMigrating, "", 0}, func(t *testing.T, _ *state.Checkpoint, out run.Claimed) {
+			if !out.Capture {
+				t.Error("not captured")
+			}
+		}},
+		"a move that may leave amid a call is pending, and a person's answer is not read": {begun(pendingMove(paris), askedToWait, calledHelper, waitsForBob), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2}, nil},
+		"a move to a file is pending amid a call, whatever was asked":                     {begun(pendingMove(intents.MigrateFile), askedToWait, calledHelper), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2}, nil},
+		"a move within the mesh is pending, and an answer is not read":                    {begun(pendingMove("c"), waitsForBob), run.Mine, terms(), expect{run.Moving, "", aaif.RunMigrating, "", 0}, nil},
 		"a captured run whose worker died": {begun(moving(state.PhaseCaptured, "c")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
 			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
 				if c.Mesh.Migration.Phase != state.PhaseAborted {

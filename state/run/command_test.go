@@ -472,6 +472,22 @@ func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	}
 }
 
+// Whether a run may leave amid its calls is as the last order says, as the wait of its worker.
+func TestTheRecordSaysWhetherARunMayLeaveAmidACall(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{paris, intents.MigrateFile, "b"} {
+		c := begun(calledHelper)
+		for i, wait := range []int64{0, 5000, 0} {
+			if _, err := run.Command(c, &run.Order{Envelope: fmt.Sprint(i), Intent: intents.TaskMigrate, To: to, MoveID: "1", WaitMS: wait}, run.Here, noon); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := c.Mesh.Migration.AmidCalls, to == paris && wait > 0; got != want {
+				t.Errorf("to %s, with wait_ms %d: %t", to, wait, got)
+			}
+		}
+	}
+}
+
 // While a move is pending, an order to move the run to another destination is refused. An
 // order to the same destination is applied: it may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {

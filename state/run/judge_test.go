@@ -49,6 +49,13 @@ func pendingMove(to string) func(*state.Checkpoint) {
 	}
 }
 
+// askedToWait is what the order of a pending move has left that had wait_ms.
+func askedToWait(c *state.Checkpoint) {
+	if _, err := run.Command(c, &run.Order{Envelope: "w", Intent: intents.TaskMigrate, To: c.Mesh.Migration.To, MoveID: "m", WaitMS: 5000}, run.Here, noon); err != nil {
+		panic(err)
+	}
+}
+
 // pausedThere is a move out of the mesh that takes a pause along.
 func pausedThere(c *state.Checkpoint)  { c.Mesh.Migration.Status = aaif.RunPaused }
 func pendingPause(c *state.Checkpoint) { c.Mesh.Pending = string(aaif.RunPaused) }

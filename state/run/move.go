@@ -216,6 +216,7 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	if !again { // a first order may say how long to wait for tools
 		c.Mesh.Migration = &state.Migration{ID: o.MoveID, Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.From, Since: now}
 	}
+	c.Mesh.Migration.AmidCalls = o.WaitMS > 0 && Remote(o.To)
 	c.Mesh.Step = moveStep(c.Mesh.Migration)
 	c.Mesh.Step.Detail += ", " + state.AskedBy + o.Who()
 	if !state.Parked(was) {

@@ -22,8 +22,8 @@ type Stepped struct {
 // Step ends a step of the run's owner. The handler's own changes are in c. park is the waiting
 // status that the handler requests, "" for none; leaving says that the worker stops. A pending
 // request is carried out, unless a tool call or a call of another agent is under way. A move out of
-// the mesh is given up if the run needs an answer first, see [Stay]; if the worker stops, the next
-// one decides.
+// the mesh is given up if the run needs an answer first, see [Stay]; if the worker stops, it is
+// carried out where [Claim] would, else the next one decides.
 func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving bool, now time.Time) (out Stepped, err error) {
 	m := &c.Mesh
 	if c.Terminal() || state.Parked(c.Doc.Status) {
@@ -37,15 +37,14 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	if c.Doc.Status = aaif.RunRunning; calling {
 		c.Doc.Status = aaif.RunAwaitingToolResult
 	}
-	early := Leaving(c) && unread(c)
 	switch {
 	case park != "":
 		out.Status = park
 	case step.Kind == state.StepIntent || step.Kind == state.StepCall || calling:
-	case leaving && early:
+	case leaving && held(c):
 		out.Stop = true
 	default:
-		if early {
+		if !leaving && unread(c) {
 			Stay(c, now)
 		}
 		out.Status, out.Stop = aaif.RunStatus(m.Pending), leaving

@@ -47,6 +47,13 @@ func called(c *state.Checkpoint) *state.Call {
 // unread reports whether a run has an answer to read before it may leave the mesh.
 func unread(c *state.Checkpoint) bool { return needed(c) != nil || called(c) != nil }
 
+// held reports whether a pending move out of the mesh waits for an answer that the run is to read first,
+// at a worker that does not measure the time that the order said to wait. For the answer of an agent
+// it waits only if the order said no time.
+func held(c *state.Checkpoint) bool {
+	return Leaving(c) && (needed(c) != nil || called(c) != nil && !c.Mesh.Migration.AmidCalls)
+}
+
 // approvable reports whether a run is awaiting_approval for nothing but an approval, which
 // a resume gives: no call's outcome is unknown, and no answer is to come.
 func approvable(c *state.Checkpoint) bool {
