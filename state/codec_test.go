@@ -59,7 +59,7 @@ func full() *state.Checkpoint {
 			ID: "call_1", Tool: "look", Key: "key", ArgsHash: "sha256:00", Status: state.EffectDone, Epoch: 3, Tries: 2,
 			At: start, DoneAt: start.Add(time.Second), Result: []byte(`{"big":12345678901234567890}`), Error: "e", SettledBy: "human.ann",
 		}},
-		Calls:    []state.Call{{Key: "step/review", ID: "01JD0000000000000000000001", To: "agent.y", Live: true, Job: true, At: start, Sent: []string{"00112233445566778899aabbccddeeff"}}},
+		Calls:    []state.Call{{Key: "step/review", ID: "01JD0000000000000000000001", To: "agent.y", Live: true, Job: true, Past: true, At: start, Sent: []string{"00112233445566778899aabbccddeeff"}}},
 		Commands: []string{"c1", "c2"}, Steering: []state.Steer{{ID: "c3", From: "human.ann", Text: "hurry", At: start}},
 		Noted:   []state.Noted{{ID: "c4", Intent: "mesh.task.steer", From: "human.ann", KeyID: "k2", Reason: "r", Text: "now", At: start}},
 		Due:     start.Add(2 * time.Hour),

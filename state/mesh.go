@@ -269,6 +269,7 @@ type Call struct {
 	To   string    `json:"to"`
 	Live bool      `json:"live,omitempty"` // over the live lane
 	Job  bool      `json:"job,omitempty"`  // of Live: answered with a job id, and done over the durable lane
+	Past bool      `json:"past,omitempty"` // of Live: of an earlier attempt; earlier releases do not write it
 	At   time.Time `json:"at,omitzero"`
 
 	// Sent are the digests of the tasks that were sent under ID over the durable lane: there are

@@ -29,6 +29,14 @@ func ofThisAttempt(c *state.Checkpoint, key, id string) bool {
 	return err != nil || key == "" || id == CallID(c, task, c.Doc.RunID, key)
 }
 
+// pastCalls marks the calls over the live lane as those of an earlier attempt: their ids do not tell
+// it. They stay in the record, so that a later owner of the run cancels those that still go on.
+func pastCalls(c *state.Checkpoint) {
+	for i := range c.Mesh.Calls {
+		c.Mesh.Calls[i].Past = c.Mesh.Calls[i].Live
+	}
+}
+
 // lastRetry returns the id of the last command that retried the run after it was
 // dead-lettered, "" if there is none.
 func lastRetry(c *state.Checkpoint) (last string) {

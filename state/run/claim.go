@@ -125,6 +125,7 @@ func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Err
 		k.Commands = append(k.Commands, m.Retry)
 		k.Dead, k.Reply, k.Claims, k.Attempt, k.Ran = "", nil, 0, 0, 0
 		c.Doc.Error = nil
+		pastCalls(c)
 		k.StoredAt, k.Deadline = t.Stored, t.Deadline
 	}
 	if k.Deadline.IsZero() { // a fork, or a record of an earlier release

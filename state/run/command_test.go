@@ -438,6 +438,43 @@ func TestAnAnswerOfAnEarlierAttemptKeepsNoRunHere(t *testing.T) {
 	}
 }
 
+// A job has the id of a live call, which does not tell its attempt, so a retry says so in the record.
+func TestAJobOfAnEarlierAttemptKeepsNoRunHere(t *testing.T) {
+	t.Parallel()
+	job := func(id string) state.Call {
+		return state.Call{Key: "k", ID: id, To: "agent.helper", Live: true, Job: true}
+	}
+	refused := func(c *state.Checkpoint) bool {
+		c = c.Clone()
+		c.Doc.Status = aaif.RunPaused
+		_, err := run.Command(c, &run.Order{Intent: intents.TaskMigrate, To: paris, MoveID: "1"}, run.Stored, noon)
+		return err != nil
+	}
+	for name, again := range map[string]func(*state.Checkpoint){
+		"a retry": func(c *state.Checkpoint) { run.Retry(c, envelope.CodeUnavailable, nil) },
+		"a dead letter that is tried again": func(c *state.Checkpoint) {
+			status(aaif.RunFailed)(c)
+			dead(c)
+			run.Claim(c, run.Mine, run.Message{Worker: "b", Seq: 9, Retry: "retry.9"}, terms())
+		},
+	} {
+		c := begun()
+		c.Mesh.Calls = []state.Call{job("x")}
+		if !refused(c) {
+			t.Errorf("%s: before it, the job does not keep the run", name)
+		}
+		if again(c); refused(c) {
+			t.Errorf("%s: a job of the attempt before keeps the run", name)
+		}
+		if len(c.Mesh.Calls) != 1 || c.Mesh.Calls[0].ID != "x" {
+			t.Errorf("%s: the record has lost the job, which is still to be cancelled: %+v", name, c.Mesh.Calls)
+		}
+		if c.Mesh.Calls = append(c.Mesh.Calls, job("y")); !refused(c) {
+			t.Errorf("%s: a job of this attempt does not keep the run", name)
+		}
+	}
+}
+
 // The same holds for an order that comes before the run parks: the move is given up.
 func TestAPendingMoveOutOfTheMeshWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,7 @@ func Release(c *state.Checkpoint) {
 func Retry(c *state.Checkpoint, code envelope.Code, why *aaif.RunError) {
 	m := &c.Mesh
 	m.Attempt++
+	pastCalls(c)
 	m.Claims, m.Owner = 0, ""
 	m.Step = state.Step{Kind: state.StepRetry, Detail: string(code)}
 	c.Doc.Error = why

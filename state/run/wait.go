@@ -30,14 +30,15 @@ func needed(c *state.Checkpoint) *state.Wait {
 	return nil
 }
 
-// called returns the first call of another agent whose answer the run is still to read, nil where there
-// is none: another platform would make the call again. A call over the live lane has no answer that
-// can be read later, except that of a job.
+// called returns the first call of another agent that keeps the run in the mesh, nil where there is none:
+// another platform would make the call again. The answer to a call over the live lane reaches only the
+// owner of the run that made it, so such a call keeps no run. A job of this attempt does: its work goes
+// on over the durable lane until this mesh cancels it.
 func called(c *state.Checkpoint) *state.Call {
 	for i := range c.Mesh.Calls {
 		call := &c.Mesh.Calls[i]
 		void := slices.ContainsFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void && w.TaskID == call.ID })
-		if !void && (call.Job || !call.Live && ofThisAttempt(c, call.Key, call.ID)) { // the id of a live call does not tell its attempt
+		if !void && (call.Job && !call.Past || !call.Live && ofThisAttempt(c, call.Key, call.ID)) {
 			return call
 		}
 	}
