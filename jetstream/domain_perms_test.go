@@ -49,7 +49,12 @@ func TestAWorkersPermissionsInAnotherDomainSuffice(t *testing.T) {
 	admin := in(hub)
 	apply(t, admin, jetstream.Options{Map: m, Entities: []string{entity}})
 	js := in(leaf, nats.UserInfo("worker", "worker"), nats.CustomInboxPrefix(inbox),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			// A lane that is slow to get a task asks what is in the stream, if it may.
+			if !strings.Contains(err.Error(), `"$JS.hub.API.DIRECT.GET.AEE_WORK"`) {
+				t.Error(err)
+			}
+		}))
 	waitFor(t, "the link", func() bool {
 		_, err := js.Conn().Request("$JS.hub.API.STREAM.INFO.KV_aee_state", nil, time.Second)
 		return err == nil
