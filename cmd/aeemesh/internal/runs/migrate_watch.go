@@ -202,19 +202,7 @@ func (m *movement) lastAtSource(ctx context.Context) (last, captured time.Time, 
 	if err != nil {
 		return last, captured, err
 	}
-	for _, rec := range history {
-		c, err := m.runs.decode(rec)
-		if err != nil {
-			return last, captured, err
-		}
-		if g := c.Mesh.Migration; g != nil && g.ID == m.move && g.Phase != state.PhaseAsked {
-			captured = rec.Time
-			break
-		}
-		if !marginal(c.Mesh.Step.Kind) {
-			last = rec.Time
-		}
-	}
+	last, captured = m.atSource(history)
 	for msg, err := range m.replies.Read(ctx, m.id.Entity, m.taskID, 0) {
 		if err != nil {
 			return last, captured, err
@@ -227,6 +215,23 @@ func (m *movement) lastAtSource(ctx context.Context) (last, captured time.Time, 
 		last = captured
 	}
 	return last, captured, nil
+}
+
+// atSource is lastAtSource by the records alone. It goes on after one that cannot be read.
+func (m *movement) atSource(history []state.Record) (last, captured time.Time) {
+	for _, rec := range history {
+		c, err := m.runs.decode(rec)
+		if err != nil {
+			continue // its document may be lost
+		}
+		if g := c.Mesh.Migration; g != nil && g.ID == m.move && g.Phase != state.PhaseAsked {
+			return last, rec.Time
+		}
+		if !marginal(c.Mesh.Step.Kind) {
+			last = rec.Time
+		}
+	}
+	return last, captured
 }
 
 // marginal reports whether a step is not the run's own.

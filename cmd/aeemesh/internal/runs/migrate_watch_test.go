@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -75,5 +76,34 @@ func TestAMoveThatAnotherFollowedIsNotThatOne(t *testing.T) {
 	m := movementOf(t, &words, "any", state.Migration{ID: "own", Phase: state.PhaseMoved, To: "any", Target: "w2"}, state.Migration{ID: "other", Phase: state.PhaseMoved, To: "w3", Target: "w3"})
 	if err := m.follow(t.Context()); err != nil || m.target != "w2" {
 		t.Errorf("it moved to %q, %v", m.target, err)
+	}
+}
+
+// The pause of a move is known even if the document of an old record is lost: the bucket still has the
+// record, as a reference.
+func TestAPauseIsKnownWithoutALostDocument(t *testing.T) {
+	t.Parallel()
+	for lost := range 3 {
+		m := movementOf(t, new(bytes.Buffer), "any", state.Migration{ID: "before", Phase: state.PhaseAborted, To: "any"}, state.Migration{ID: "now", Phase: state.PhaseAsked, To: "any"},
+			state.Migration{ID: "now", Phase: state.PhaseCaptured, To: "any"}, state.Migration{ID: "now", Phase: state.PhaseMoved, To: "any", Target: "w2"})
+		m.move = "now"
+		history, err := m.runs.History(t.Context(), m.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range history {
+			history[i].Time = time.Unix(int64(100+i), 0)
+		}
+		history[lost].Data = []byte(`{"object":"lost"}`)
+		wantLast, wantCaptured := int64(101), int64(102)
+		switch lost {
+		case 1:
+			wantLast = 100
+		case 2:
+			wantCaptured = 103
+		}
+		if last, captured := m.atSource(history); last.Unix() != wantLast || captured.Unix() != wantCaptured {
+			t.Errorf("without record %d: %d, %d", lost, last.Unix(), captured.Unix())
+		}
 	}
 }
