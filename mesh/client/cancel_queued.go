@@ -241,7 +241,7 @@ type search struct {
 	byID    map[string]*waiting
 	known   map[string]bool // the digests of the tasks; they cover the id
 	held    int             // bytes of messages
-	cut     bool            // there are more tasks than a search holds
+	cut     bool            // there are more tasks than a search holds; it begins no further one
 }
 
 // mostHeld is how many bytes of messages a search holds at the most.
@@ -260,7 +260,7 @@ func (s *search) see(data []byte, header nats.Header, id string, at *place) {
 	}
 	w, digest := s.byID[env.ID], wire.TaskDigest(env)
 	if w == nil || !s.known[digest] {
-		if s.held > 0 && s.held+len(data) > mostHeld {
+		if s.held > 0 && s.held+len(data) > mostHeld || s.cut && w == nil { // one with this id may have been left out
 			if s.cut = true; w != nil {
 				w.cut = true
 			}
