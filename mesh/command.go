@@ -93,6 +93,10 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 		return nil
 	}
 	o.Unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
+	live := !o.Durable
+	if live && h.Async && o.Intent == intents.TaskCancel && o.RunID(h.Entity) != "" {
+		o.Durable = true // noted: a live task that was moved to the queue may have no record yet
+	}
 	stopped := l.commands.stop(o)
 	return func() {
 		ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
@@ -106,7 +110,7 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 		}
 		none := !out.Found
 		switch { // where no worker answers, the sender puts the command into the queue
-		case out.Silent, out.Between && !out.Done, none && !o.Durable:
+		case out.Silent, out.Between && !out.Done, none && live:
 		case none && (out.Refused == nil || out.Refused.Retryable) && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record, or be able to read it
 		case out.Refused != nil:
 			h.fail(t, out.Refused)
