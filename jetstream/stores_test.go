@@ -97,8 +97,8 @@ func TestSeen(t *testing.T) {
 			t.Errorf("an id of %d bytes: %v, %v", len(bad), holder, err)
 		}
 	}
-	if bound, err := ids.Bound(ctx); err != nil || bound != 15*time.Minute {
-		t.Errorf("bound %v, %v", bound, err)
+	if bound, age, err := ids.Bound(ctx); err != nil || bound != 15*time.Minute || age <= 0 || age > natstest.Patience {
+		t.Errorf("bound %v, age %v, %v", bound, age, err)
 	}
 }
 

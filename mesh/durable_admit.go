@@ -120,8 +120,8 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 //
 // The claim of the worker that moved the task proves this only while the window keeps it, so a
 // message that is older than half the window is accepted, and so is one that was stored before the
-// window was found. Where the operator does not insist on the window, its worker may have moved a
-// task without a claim.
+// workers used the window (KeepsSince). Where the operator does not insist on the window, its worker
+// may have moved a task without a claim.
 func (ds *deliveries) notMoved(ctx context.Context, r *Run, by string) error {
 	n := ds.host.node
 	refusal := requires.ForLane(r.task.required(requires.Lane), true, true, false)

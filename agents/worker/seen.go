@@ -42,12 +42,12 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	asking, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
 	defer cancel()
 	ids := seen.New(js, m, cfg.ReplayWindow)
-	bound, err := ids.Bound(asking)
+	bound, age, err := ids.Bound(asking)
 	switch {
 	case err != nil && use == Auto:
 		late := &lateSeen{conn: js.Conn(), window: ids, length: cfg.ReplayWindow, insists: cfg.Verifier.Mode == sign.Required, wait: w.cfg.Wait, log: w.log,
 			wake: make(chan struct{}, 1), expected: true}
-		next := late.learn(ctx, bound, err)
+		next := late.learn(ctx, bound, age, err)
 		cfg.Seen = late
 		w.later.Go(func() {
 			lookAgain(ctx, js.Conn(), next, late.wake, func(ctx context.Context) time.Duration { return late.look(ctx, false) })
@@ -58,9 +58,22 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 	case bound > 0 && cfg.ReplayWindow > bound:
 		return &ConfigError{"Replay", &WindowError{cfg.ReplayWindow, bound}}
 	}
-	cfg.Seen, cfg.SeenUnsigned = ids, use == On
+	cfg.Seen, cfg.SeenUnsigned = datedSeen{ids, recordedSince(age)}, use == On
 	return nil
 }
+
+// datedSeen is the mesh's replay window for a worker that finds it at its start.
+type datedSeen struct {
+	*seen.Window
+	since time.Time
+}
+
+// KeepsSince returns the time from which on the workers of the mesh record claims.
+func (s datedSeen) KeepsSince() time.Time { return s.since }
+
+// recordedSince returns the time from which on the workers of the mesh record claims, if the bucket has
+// an age: those that were there before it look for it every laneInterval.
+func recordedSince(age time.Duration) time.Time { return time.Now().Add(2*laneInterval - age) }
 
 // overheard reports whether a request that gets no answer may have reached a program that subscribes
 // to ">", and no JetStream: the server has none, and a request to a subject of no service gets no
@@ -96,7 +109,7 @@ type lateSeen struct {
 	log     *slog.Logger
 	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
 	wake    chan struct{}             // the next look is due
-	since   atomic.Int64              // the Unix time of KeepsSince; 0: since always
+	since   atomic.Int64              // the Unix time of KeepsSince; 0: none yet
 
 	mu       sync.Mutex // held by a look
 	settled  bool       // the bucket need not be looked for any more
@@ -119,9 +132,9 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 	return s.window.Claim(ctx, entity, id, by)
 }
 
-// KeepsSince returns the time from which on the workers of the mesh record claims: a minute after
-// this one has found the bucket, because others look for it every laneInterval. It is zero if this
-// worker has recorded all its claims.
+// KeepsSince returns the time from which on the workers of the mesh record claims, see recordedSince; if
+// this one did not record all its claims, not before a minute after it has found the bucket. It is zero
+// until then.
 func (s *lateSeen) KeepsSince() time.Time {
 	if since := s.since.Load(); since != 0 {
 		return time.Unix(since, 0)
@@ -146,12 +159,12 @@ func (s *lateSeen) look(ctx context.Context, laneCame bool) time.Duration {
 	}
 	asking, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
-	bound, err := s.window.Bound(asking)
-	return s.learn(ctx, bound, err)
+	bound, age, err := s.window.Bound(asking)
+	return s.learn(ctx, bound, age, err)
 }
 
 // learn takes an answer of the bucket, and returns the pause until the next look.
-func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) time.Duration {
+func (s *lateSeen) learn(ctx context.Context, bound, age time.Duration, err error) time.Duration {
 	before := s.known.Load()
 	switch {
 	case err == nil && bound > 0 && s.length > bound:
@@ -166,8 +179,9 @@ func (s *lateSeen) learn(ctx context.Context, bound time.Duration, err error) ti
 		return 0
 	case err == nil:
 		if s.told {
-			s.since.Store(time.Now().Add(2 * laneInterval).Unix())
+			age = 0 // this worker may have moved a task without a record just now
 		}
+		s.since.Store(recordedSince(age).Unix())
 		s.known.Store(new(seenState))
 		level := slog.LevelInfo
 		if before != nil { // it was a warning that this was not known

@@ -77,8 +77,9 @@ func (w *Window) Claim(ctx context.Context, entity, id, by string) (holder strin
 	return "", fmt.Errorf("look who has id %q: %w: a replica lags behind", id, api.ErrExists)
 }
 
-// Bound returns the bucket's maximum age, which limits the length of windows.
-func (w *Window) Bound(ctx context.Context) (time.Duration, error) {
+// Bound returns the maximum age of the bucket's records, which limits the length of windows, and how
+// old the bucket is.
+func (w *Window) Bound(ctx context.Context) (most, age time.Duration, err error) {
 	info, err := api.InfoOf(ctx, w.js, "KV_"+w.bucket)
-	return info.Config.MaxAge, err
+	return info.Config.MaxAge, info.TimeStamp.Sub(info.Created), err
 }
