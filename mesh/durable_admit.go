@@ -36,7 +36,7 @@ func (r taskRun) proves(h *delegated.Handed) (proven, known bool) {
 	if r.stored == nil {
 		return false, false
 	}
-	proven, known = chainProven(r.stored, h)
+	proven, known = h.Proven(r.stored)
 	return proven, known && !r.triesAgain() // a retry verifies it again
 }
 

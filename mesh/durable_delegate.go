@@ -110,27 +110,11 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 	return out
 }
 
-// chainProven reports whether a worker has verified the chain h with which the task of a stored run
-// was delegated. A worker verifies it before it claims the run for the first time, and ends the run
-// if that fails; its reply then is not addressed to the sender of the original task. known is false
-// for a run that no worker of this mesh has begun: one of another platform, or a fork.
-func chainProven(c *state.Checkpoint, h *delegated.Handed) (proven, known bool) {
-	m := &c.Mesh
-	switch {
-	case h == nil, m.Parent != nil:
-		return false, h == nil
-	case !c.Terminal(), m.Handed != nil:
-		return true, true
-	}
-	reply, err := envelope.ParseStored(m.Reply)
-	return err == nil && reply.To == h.Caller && reply.ReplyTo == h.Task, true
-}
-
 // handedOf returns what says that the task of a stored run was delegated; nil if it was not, or if
 // that is not proven.
 func (n *Node) handedOf(t *Task, c *state.Checkpoint) *delegated.Handed {
 	h, _, _ := t.readHanded()
-	switch proven, known := chainProven(c, h); {
+	switch proven, known := h.Proven(c); {
 	case proven:
 		return h
 	case !known:

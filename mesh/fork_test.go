@@ -117,14 +117,7 @@ func TestAForkOfAMemberIsATaskOfItsOwn(t *testing.T) {
 	} {
 		task := requiring(newTask(reviewer, "code.review", `{"text":"Look."}`), requires)
 		task.ReplyTo = "root-0001"
-		receipt, err := client.Fork(ctxFor(t), parentOf(t, task), state.ForkOf{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
-		if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
-			t.Errorf("%s: %v, %v", name, reply, err)
-		}
+		forkCompletes(t, client, parentOf(t, task), name)
 	}
 }
 
@@ -137,14 +130,7 @@ func TestAForkOfARunWithoutAPriority(t *testing.T) {
 	for _, priority := range []string{"", "at once"} {
 		parent := parentOf(t, newTask(reviewer, "code.review", `{"text":"Look."}`))
 		parent.Mesh.Priority = priority
-		receipt, err := client.Fork(ctxFor(t), parent, state.ForkOf{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
-		if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
-			t.Errorf("%q: %v, %v", priority, reply, err)
-		}
+		forkCompletes(t, client, parent, priority)
 	}
 }
 
@@ -183,6 +169,19 @@ func TestAParkedRunWithoutADeadlineGetsOne(t *testing.T) {
 	r.rewrite(task, func(c *state.Checkpoint) { c.Mesh.Deadline = time.Time{} })
 	if reply, err := r.result(client, task); codeOf(err) != envelope.CodeTimeout {
 		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+// forkCompletes forks a run, and fails the test if the fork does not end as it should.
+func forkCompletes(t *testing.T, client *mesh.Node, parent *state.Checkpoint, name string) {
+	t.Helper()
+	receipt, err := client.Fork(ctxFor(t), parent, state.ForkOf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
+	if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
+		t.Errorf("%q: %v, %v", name, reply, err)
 	}
 }
 

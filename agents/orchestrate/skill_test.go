@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -60,17 +61,25 @@ func TestADurableStepStaysWithTheAgentOfItsSkill(t *testing.T) {
 		until(t, "the first agent works", func() bool { return c.all()["agent.a"] == 1 })
 		first.kill()
 		r.serve(true, teamWith(p, nil, orchestrate.Options{Directory: &inTurn{entities: []string{"agent.b"}}}), boss)
-		result := make(chan answer, 1)
-		go func() { result <- r.result(task) }()
-		until(t, "the second worker has claimed the run", func() bool {
-			cp, err := r.client.Run(t.Context(), task.To, task.ID)
-			return err == nil && cp.Mesh.Epoch > 1
-		})
-		c.open("agent.a")
-		got := within(t, "the result", result)
-		if n := c.all(); n["agent.a"] != 1 || n["agent.b"] != 0 || got.err != nil {
-			t.Errorf("%s: asked %v: %+v", p.Pattern, n, got)
-		}
+		r.staysWithTheFirst(c, task, p.Pattern)
+	}
+}
+
+// staysWithTheFirst waits until a second worker has claimed the run, lets agent.a end, and fails the test if
+// agent.b was asked, too.
+func (r *rig) staysWithTheFirst(c *tally, task *envelope.Envelope, what any) {
+	t := r.t
+	t.Helper()
+	result := make(chan answer, 1)
+	go func() { result <- r.result(task) }()
+	until(t, "the second worker has claimed the run", func() bool {
+		cp, err := r.client.Run(t.Context(), task.To, task.ID)
+		return err == nil && cp.Mesh.Epoch > 1
+	})
+	c.open("agent.a")
+	got := within(t, "the result", result)
+	if n := c.all(); n["agent.a"] != 1 || n["agent.b"] != 0 || got.err != nil {
+		t.Errorf("%v: asked %v: %+v", what, n, got)
 	}
 }
 
@@ -91,17 +100,7 @@ func TestADurableStepStaysWithTheAgentOfItsReference(t *testing.T) {
 		first.kill()
 		p := plan(t, fmt.Sprintf(block, "agent.b"), "")
 		r.serve(true, teamWith(p, nil, orchestrate.Options{}), boss)
-		result := make(chan answer, 1)
-		go func() { result <- r.result(task) }()
-		until(t, "the second worker has claimed the run", func() bool {
-			cp, err := r.client.Run(t.Context(), task.To, task.ID)
-			return err == nil && cp.Mesh.Epoch > 1
-		})
-		c.open("agent.a")
-		got := within(t, "the result", result)
-		if n := c.all(); n["agent.a"] != 1 || n["agent.b"] != 0 || got.err != nil {
-			t.Errorf("%s: asked %v: %+v", p.Pattern, n, got)
-		}
+		r.staysWithTheFirst(c, task, p.Pattern)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
@@ -195,4 +196,20 @@ func chainText(chain []string) string {
 		short[i] = clip.Text(chain[i], 128)
 	}
 	return strings.Join(short, " → ")
+}
+
+// Proven reports whether a worker has verified the chain with which the task of a stored run was
+// delegated. A worker verifies it before it claims the run for the first time, and ends the run
+// if that fails; its reply then is not addressed to the sender of the original task. known is false
+// for a run that no worker of this mesh has begun: one of another platform, or a fork.
+func (h *Handed) Proven(c *state.Checkpoint) (proven, known bool) {
+	m := &c.Mesh
+	switch {
+	case h == nil, m.Parent != nil:
+		return false, h == nil
+	case !c.Terminal(), m.Handed != nil:
+		return true, true
+	}
+	reply, err := envelope.ParseStored(m.Reply)
+	return err == nil && reply.To == h.Caller && reply.ReplyTo == h.Task, true
 }

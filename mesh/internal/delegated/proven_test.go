@@ -1,4 +1,4 @@
-package mesh
+package delegated_test
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestARecordProvesAChainThatWasVerified(t *testing.T) {
 		cp := state.New("agent.b", "task-0002", "")
 		cp.Doc.Status = aaif.RunRunning
 		c.change(cp)
-		if proven, known := chainProven(cp, c.h); proven != c.proven || known != c.known {
+		if proven, known := c.h.Proven(cp); proven != c.proven || known != c.known {
 			t.Errorf("%s: proven %t, known %t", name, proven, known)
 		}
 	}
