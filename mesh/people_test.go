@@ -64,6 +64,13 @@ func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
 	if err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
+	sent, err := client.FindAsk(ctxFor(t), bob, "", e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.AnswerPersonTask(ctxFor(t), ask, sent.Answer); err != nil {
+		t.Errorf("the same answer again: %v", err)
+	}
 	again, err := client.FindAsk(ctxFor(t), bob, "", e.ID)
 	if err != nil || again.State != mesh.AskAnswered || string(again.Answer.Payload) != `{"ok":true}` {
 		t.Errorf("the ask is %+v, %v", again, err)

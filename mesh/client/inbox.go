@@ -366,6 +366,9 @@ func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *env
 		}
 		switch a.State {
 		case AskAnswered:
+			if a.Answer.ID == reply.ID { // an earlier try, whose acknowledgement was lost
+				return nil
+			}
 			return ErrAnswered
 		case AskOverdue, AskWithdrawn:
 			return ErrTooLate
