@@ -326,10 +326,10 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case given > 1:
 		return errors.New("only one of a handler, a program and a model can do the work")
 	case opts.Handler != nil:
-		a.Handler, a.Formats, a.Steers = sure{opts.Handler, opts.Redactor}, formats(&def.Agent, false), opts.Steers
+		a.Handler, a.Formats, a.Steers = Sure(opts.Handler, opts.Redactor), formats(&def.Agent, false), opts.Steers
 		a.OnDelegate = delegationSpan
 	case opts.Program != nil:
-		a.Handler, a.Health, a.Formats = sure{opts.Program, opts.Redactor}, opts.Program.Health, formats(&def.Agent, false)
+		a.Handler, a.Health, a.Formats = Sure(opts.Program, opts.Redactor), opts.Program.Health, formats(&def.Agent, false)
 		a.OnDelegate = delegationSpan
 	default:
 		a.Formats = formats(&def.Agent, true)

@@ -103,6 +103,16 @@ type sure struct {
 	secrets *secret.Redactor
 }
 
+// Sure returns a handler that does what h does, and what [New] adds to a Handler or a Program: if a
+// task requires a confidence, the result must state one, and no error has a secret that the Redactor
+// knows. For a nil function it returns nil, which no node serves.
+func Sure(h mesh.Handler, secrets *secret.Redactor) mesh.Handler {
+	if f, isFunc := h.(mesh.HandlerFunc); isFunc && f == nil {
+		return nil
+	}
+	return sure{h, secrets}
+}
+
 // Handle refuses a result whose confidence is too low or missing, and redacts errors.
 func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	payload, err := h.Handler.Handle(ctx, task)

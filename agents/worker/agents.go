@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -159,10 +160,13 @@ func undocumented(opts agents.Options) (*agents.Agent, error) {
 			return nil, err
 		}
 	}
-	a := &agents.Agent{Agent: mesh.Agent{Entity: opts.As, Handler: opts.Handler, Concurrency: max(opts.Concurrency, mesh.DefaultConcurrency),
-		Queue: opts.Queue, Steers: opts.Steers && opts.Handler != nil, Retry: mesh.RetryPolicy{Max: agents.DefaultMaxRetries}, Intents: known, RefuseUnknown: opts.RefuseUnknown}}
+	a := &agents.Agent{Agent: mesh.Agent{Entity: opts.As, Concurrency: max(opts.Concurrency, mesh.DefaultConcurrency),
+		Queue: opts.Queue, Steers: opts.Steers && opts.Handler != nil, Retry: mesh.RetryPolicy{Max: agents.DefaultMaxRetries}, Intents: known, RefuseUnknown: opts.RefuseUnknown,
+		Seal: opts.StateKeys, Metadata: maps.Clone(opts.Metadata)}}
+	work := opts.Handler
 	if p := opts.Program; p != nil {
-		a.Program, a.Handler, a.Health = p, p, p.Health
+		a.Program, work, a.Health = p, p, p.Health
 	}
+	a.Handler = agents.Sure(work, opts.Redactor)
 	return a, nil
 }

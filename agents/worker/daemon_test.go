@@ -106,9 +106,12 @@ func TestAWorkerServesAndDrains(t *testing.T) {
 // One agent that cannot be served ends the worker, with its error.
 func TestAWorkerEndsWithItsAgents(t *testing.T) {
 	t.Parallel()
-	err := newWorker(t, config(natstest.Run(t, natsd.Config{}), "agent.one", "bus.wrong")).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "bus.wrong") {
-		t.Errorf("run: %v", err)
+	for _, file := range []string{"", write(t, "echo.yaml", echo)} {
+		cfg := config(natstest.Run(t, natsd.Config{}), "agent.one")
+		cfg.Agents = append(cfg.Agents, worker.Agent{As: "agent.wrong", File: file, Handler: mesh.HandlerFunc(nil)})
+		if err := newWorker(t, cfg).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a handler is needed") {
+			t.Errorf("run: %v", err)
+		}
 	}
 }
 
