@@ -116,22 +116,10 @@ func Sure(h mesh.Handler, secrets *secret.Redactor) mesh.Handler {
 // Handle refuses a result whose confidence is too low or missing, and redacts errors.
 func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	payload, err := h.Handler.Handle(ctx, task)
-	if err != nil || !task.Requires.HasMinConfidence {
-		return payload, h.secrets.Error(err)
+	if err == nil {
+		err = intents.CheckConfidence(&task.Requires, payload)
 	}
-	switch c := intents.StatedConfidence(payload); {
-	case c == nil:
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result does not say how sure it is")
-	case *c < 0 || *c > 1: // in percent, perhaps
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result's confidence of %v is not between 0 and 1", *c)
-	case *c < task.Requires.MinConfidence:
-		return nil, tooUnsure(*c, task.Requires.MinConfidence)
-	}
-	return payload, nil
-}
-
-func tooUnsure(is, least float64) *envelope.Error {
-	return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the agent's confidence in its answer is %v, below %v", is, least)
+	return payload, h.secrets.Error(err)
 }
 
 // unanswered refuses a task that requires a confidence if no member of the

@@ -140,10 +140,30 @@ func TestWhatATaskRequiresOfATeam(t *testing.T) {
 	natstest.Heavy(t)
 	const pipeline = `{"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}],"pipeline":["one","two"]}`
 	const swarm = `{"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}],"parallel_execution":true}`
+	ends := func(first, last string) string {
+		return `{"subagents":[{"ref":"agent.` + first + `","alias":"first"},{"ref":"agent.bad","alias":"synthesizer"` + last + `}],"pipeline":["first","synthesizer"]}`
+	}
+	merged := func(first, how string) string {
+		return `{"subagents":[{"ref":"agent.` + first + `","alias":"first"},{"ref":"agent.sure","alias":"other"},{"ref":"agent.bad","alias":"synthesizer"}],"parallel_execution":true` + how + `}`
+	}
+	const never, vote = `,"when":{"lang":"never"}`, `,"consensus":{"strategy":"majority_vote"}`
+	const skips = `,"x-aeemesh":{"orchestration":{"steps":{"synthesizer":{"on_error":"skip"}}}}`
+	const sure = `{"text":"go sure","confidence":0.9}`
 	for name, c := range map[string]struct {
 		team, requires, want string
 		told                 string // in requires of the last member
 	}{
+		// the result is an output that was not asked for a confidence
+		"the last step is skipped":                 {ends("one", never), `{"min_confidence":0.5}`, "E_REQUIRES", ""},
+		"the last step fails and is skipped":       {ends("one", ""), `{"min_confidence":0.5}`, "E_REQUIRES", ""},
+		"skipped, nothing required":                {ends("one", never), `{}`, `{"text":"go one"}`, ""},
+		"skipped, and the step before says enough": {ends("sure", never), `{"min_confidence":0.9}`, sure, ""},
+		"failed, and the step before says enough":  {ends("sure", ""), `{"min_confidence":0.9}`, sure, ""},
+		"skipped, and the step before is unsure":   {ends("sure", never), `{"min_confidence":0.95}`, "E_REQUIRES", ""},
+		"the synthesizer is skipped":               {merged("one", ""), `{"min_confidence":0.5}`, "E_REQUIRES", ""},
+		"the same, and the winner says enough":     {merged("sure", vote), `{"min_confidence":0.9}`, sure, ""},
+		"the same, and the winner is unsure":       {merged("sure", vote), `{"min_confidence":0.95}`, "E_REQUIRES", ""},
+
 		"a pipeline, evidence":   {pipeline, `{"evidence":true}`, `{"text":"go one two","evidence_refs":["seen by two"]}`, `"evidence":true`},
 		"a pipeline, format":     {pipeline, `{"format":"json"}`, "E_OUTPUT_SCHEMA", `"format":"json"`},
 		"a pipeline, confidence": {pipeline, `{"min_confidence":0.5}`, `{"text":"go one two","evidence_refs":["seen by two"]}`, `"min_confidence":0.5`},
@@ -157,20 +177,29 @@ func TestWhatATaskRequiresOfATeam(t *testing.T) {
 				t.Parallel()
 				l := newLane(t)
 				told := make(chan string, 16)
-				for _, who := range []string{"one", "two"} {
+				for _, who := range []string{"one", "two", "sure", "bad"} {
 					l.host(&agents.Agent{Agent: mesh.Agent{Entity: "agent." + who, Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 						var in struct{ Text string }
 						if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
 							return nil, err
 						}
-						if who == "two" {
+						switch who {
+						case "two":
 							told <- string(task.Envelope.Requires)
+						case "sure":
+							return json.RawMessage(sure), nil
+						case "bad":
+							return nil, envelope.Errorf(envelope.CodeTool, "it failed")
 						}
 						return json.RawMessage(`{"text":"` + in.Text + ` ` + who + `","evidence_refs":["seen by ` + who + `"],"usage":{"input_tokens":1}}`), nil
 					})}}, nil)
 					until(t, "the member answers", func() bool { _, err := l.client.Ping(l.ctx(), "agent."+who); return err == nil })
 				}
-				a := lead(t, c.team, "")
+				beside := ""
+				if strings.Contains(c.team, "synthesizer") {
+					beside = skips
+				}
+				a := lead(t, c.team, beside)
 				l.host(a, nil)
 				got := l.demand(durable, a.Entity, `{"text":"go"}`, c.requires)
 				var members, want map[string]json.RawMessage

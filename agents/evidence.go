@@ -42,7 +42,7 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 			return err
 		}
 		if least := task.Requires.MinConfidence; *e.Confidence < least {
-			return tooUnsure(*e.Confidence, least)
+			return intents.TooUnsure(*e.Confidence, least)
 		}
 		if err := l.addEvidence(task, r, e); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -117,6 +118,28 @@ func StatedConfidence(output json.RawMessage) *float64 {
 		}
 	}
 	return nil
+}
+
+// CheckConfidence returns an error with the code E_REQUIRES if a task requires a confidence
+// (requires.min_confidence) that its result does not state.
+func CheckConfidence(r *envelope.Requirements, result json.RawMessage) error {
+	if !r.HasMinConfidence {
+		return nil
+	}
+	switch c := StatedConfidence(result); {
+	case c == nil:
+		return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result does not say how sure it is")
+	case *c < 0 || *c > 1: // in percent, perhaps
+		return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result's confidence of %v is not between 0 and 1", *c)
+	case *c < r.MinConfidence:
+		return TooUnsure(*c, r.MinConfidence)
+	}
+	return nil
+}
+
+// TooUnsure is the error of an agent whose confidence in its answer is below the required one.
+func TooUnsure(is, least float64) *envelope.Error {
+	return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the agent's confidence in its answer is %v, below %v", is, least)
 }
 
 // Confidence is [StatedConfidence] for a condition: nil also if the number is not between 0 and 1.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // pipeline runs the steps one after the other, each with the output of the
@@ -42,6 +43,9 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 		} else if w.plan.Members[w.plan.Steps[slot]].Extras.OnError != OnErrorSkip {
 			return nil, failed(o)
 		}
+	}
+	if last := w.ended(len(w.plan.Steps) - 1); last != nil && (last.Skipped || !last.OK()) {
+		return input, intents.CheckConfidence(&w.task.Requires, input) // no step was asked for one
 	}
 	return input, nil
 }

@@ -103,10 +103,11 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 		}
 		return nil, "", failed(o)
 	}
-	if won != nil {
-		return won, "", nil
+	by := ""
+	if won == nil {
+		won, by = s.unmerged(given), mergedByDefault
 	}
-	return s.unmerged(given), mergedByDefault, nil
+	return won, by, intents.CheckConfidence(&s.task.Requires, won) // no member was asked for one
 }
 
 // tooMuch is the error for a judge's or synthesizer's task that is too large;
