@@ -232,6 +232,11 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	a.Queue, a.Seal = opts.Queue, opts.StateKeys
 	report, err := a.report(def, &opts)
 	note(err)
+	if a.TraceHeader != "" {
+		if err := mesh.CheckTraceHeader(a.TraceHeader); err != nil {
+			note(fmt.Errorf("/agent/telemetry/trace_context_header: %w", err))
+		}
+	}
 	a.log = opts.Logger
 	note(a.limits(def, opts))
 	a.verdict, doc = judge(doc, opts)
@@ -425,7 +430,7 @@ func entityOf(def *aaif.Definition, as string) (string, error) {
 	if as == "" {
 		return aaif.EntityName(def.Agent.Name)
 	}
-	return as, subject.ValidateEntity(as)
+	return as, subject.ValidateServed(as)
 }
 
 // skillList joins skills by commas; a comma within a skill becomes a space.

@@ -36,6 +36,12 @@ func TestJudgeRefusesWhatNewRefuses(t *testing.T) {
 		"an offline model":       {`"model":{"provider":"custom","provider_id":"builtin","preferred":"ecko"}`, "/agent/model/preferred: the offline model is "},
 		"a script without turns": {`"model":{"provider":"custom","provider_id":"builtin","preferred":"script"}`, "/agent/model/params/extended/script: the script is missing"},
 		"a skill without a name": {team(`{"ref":"skill:"}`), "/agent/orchestration/subagents/0/ref: the reference names no skill"},
+		"numbers with a zero":    {echoModel + `,"version":"2026.01.15"`, ""},
+		"a trace header":         {echoModel + `,"telemetry":{"trace_context_header":"X-Trace"}`, ""},
+		"a header of NATS":       {echoModel + `,"telemetry":{"trace_context_header":"Nats-Trace"}`, `/agent/telemetry/trace_context_header: trace header "Nats-Trace" is not a valid header name, or is reserved`},
+		"a header of the mesh":   {echoModel + `,"telemetry":{"trace_context_header":"aee-trace"}`, "/agent/telemetry/trace_context_header: "},
+		"the header of a body":   {echoModel + `,"telemetry":{"trace_context_header":"Content-Type"}`, "/agent/telemetry/trace_context_header: "},
+		"a long header":          {echoModel + `,"telemetry":{"trace_context_header":"` + strings.Repeat("x", 65) + `"}`, "/agent/telemetry/trace_context_header: "},
 		"two members of a name":  {team(`{"ref":"agent.b","alias":"x"},{"ref":"agent.c","alias":"x"}`), "/agent/orchestration/subagents/1/alias: another subagent has the alias "},
 	} {
 		d := doc(t, c.agent)
@@ -61,6 +67,27 @@ func TestJudgeRefusesWhatNewRefuses(t *testing.T) {
 		}
 		if n := strings.Count(err.Error(), "\n"); n != 0 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: New says %v, want %q, once", name, err, c.want)
+		}
+	}
+}
+
+// An agent that no worker could serve is not made: the worker would find out once it is connected, and
+// stop its other agents too.
+func TestAnAgentHasAnEntityThatAWorkerServes(t *testing.T) {
+	t.Parallel()
+	for as, want := range map[string]string{
+		"human.bob": "entity human.bob: a human has no worker", "bus.x": "entity bus.x: a bus has no worker", "bob": `entity "bob": has no type`, "service.x": "",
+	} {
+		_, err := agents.New(doc(t, echoModel), agents.Options{As: as})
+		judged := agents.Judge(doc(t, echoModel), agents.Options{As: as})
+		if want == "" {
+			if err != nil || judged.Refusals != nil {
+				t.Errorf("%s: New says %v, Judge %v", as, err, judged.Refusals)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || len(judged.Refusals) != 1 || !strings.Contains(judged.Refusals[0].Message, want) {
+			t.Errorf("%s: New says %v, Judge %v, want %s", as, err, judged.Refusals, want)
 		}
 	}
 }

@@ -167,6 +167,7 @@ func TestARunOfAnotherVersionIsNotTakenIn(t *testing.T) {
 	}{
 		"the same":                    {there: "1.2.0", here: "1.2.0"},
 		"another minor one":           {there: "1.2.0", here: "1.9.1"},
+		"one with zeros":              {there: "02026.01.15", here: "2026.02.1"},
 		"another major one":           {there: "1.2.0", here: "2.0.0", refused: true},
 		"another major one, all same": {there: "1.2.0", here: "2.0.0", any: true},
 		"one that says nothing":       {there: "", here: "2.0.0"},

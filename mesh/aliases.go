@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/platform"
 )
 
@@ -50,6 +51,9 @@ func IsUnanswered(err error) bool { return client.IsUnanswered(err) }
 // PublishesTo reports whether an entity has no worker that answers: people
 // and channels.
 func PublishesTo(entity string) bool { return client.PublishesTo(entity) }
+
+// CheckTraceHeader returns an error if a name cannot be an Agent's TraceHeader.
+func CheckTraceHeader(name string) error { return tracing.CheckHeader(name) }
 
 // The options of the methods that [Node] has from package platform.
 type (

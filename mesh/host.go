@@ -123,7 +123,8 @@ type Agent struct {
 	// Logger gets the log messages about the agent; nil: the node's.
 	Logger *slog.Logger
 
-	// For discovery: version is a semantic version, default "0.0.0".
+	// For discovery: version is a semantic version, default "0.0.0". Its numbers may begin with
+	// zeros, as in AAIF; NATS is told the version without them.
 	Version     string
 	Description string
 	AgentID     string            // AAIF agent_id

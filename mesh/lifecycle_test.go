@@ -280,10 +280,11 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 	node := r.node(mesh.Config{})
 	for want, agent := range map[string]mesh.Agent{
 		`agent: entity "reviewer": has no type: it must be <type>.<name>, like "agent.reviewer"` + "\na handler is needed\nconcurrency -1: must be at least 1\nversion \"v1.0.0\" is not a semantic version (example: 1.0.0)": {Entity: "reviewer", Concurrency: -1, Version: "v1.0.0"},
-		"agent: a handler is needed":                                          {Entity: reviewer, Handler: mesh.HandlerFunc(nil)},
-		"agent: entity bus.x: a bus has no worker":                            {Entity: "bus.x", Handler: echo},
-		"agent: entity human.ada: a human has no worker":                      {Entity: ada, Handler: echo},
-		`agent: entity "aee.ask": first token "aee" is reserved for the mesh`: {Entity: "aee.ask", Handler: echo},
+		"agent: a handler is needed": {Entity: reviewer, Handler: mesh.HandlerFunc(nil)},
+		`agent: trace header "aee-x" is not a valid header name, or is reserved`: {Entity: reviewer, Handler: echo, TraceHeader: "aee-x"},
+		"agent: entity bus.x: a bus has no worker":                               {Entity: "bus.x", Handler: echo},
+		"agent: entity human.ada: a human has no worker":                         {Entity: ada, Handler: echo},
+		`agent: entity "aee.ask": first token "aee" is reserved for the mesh`:    {Entity: "aee.ask", Handler: echo},
 	} {
 		if err := node.Serve(t.Context(), agent); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -18,12 +18,11 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
-	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-var semver = pattern.Of(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+var semver = pattern.Of(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 // Serve serves the agent until ctx ends. Then it drains: it accepts no more tasks, refuses
 // live tasks that have not begun (E_DRAINING, retryable) and returns durable ones to the
@@ -63,17 +62,11 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
 	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
 	h.intake, h.controls, h.reserved = intake{h}, controls{h}, reservedIntents{h}
-	err := subject.ValidateEntity(a.Entity)
-	if err != nil {
-		bad = append(bad, err)
-	} else {
+	err := subject.ValidateServed(a.Entity)
+	if err == nil {
 		h.live, h.ask, h.ctl, err = n.subjects.Lanes(a.Entity)
-		bad = append(bad, err)
 	}
-	switch subject.EntityType(a.Entity) {
-	case subject.TypeBus, subject.TypeHuman:
-		bad = append(bad, fmt.Errorf("entity %s: a %s has no worker", a.Entity, subject.EntityType(a.Entity)))
-	}
+	bad = append(bad, err)
 	if f, isFunc := a.Handler.(HandlerFunc); a.Handler == nil || isFunc && f == nil {
 		bad = append(bad, errors.New("a handler is needed"))
 	}
@@ -88,9 +81,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		bad = append(bad, err)
 	}
 	a.Signer, a.TraceHeader, a.Version = cmp.Or(a.Signer, n.cfg.Signer), cmp.Or(a.TraceHeader, wire.HeaderTraceParent), cmp.Or(a.Version, wire.NoVersion)
-	if !tracing.ValidHeader(a.TraceHeader) {
-		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
-	}
+	bad = append(bad, CheckTraceHeader(a.TraceHeader))
 	if !semver.RE().MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is not a semantic version (example: 1.0.0)", a.Version))
 	}

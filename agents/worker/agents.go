@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -148,6 +149,9 @@ func readFile(name string, limit int64) ([]byte, error) {
 func undocumented(opts agents.Options) (*agents.Agent, error) {
 	if opts.As == "" || (opts.Handler == nil) == (opts.Program == nil) {
 		return nil, faulty("Agents", "an agent without a document has As, and a Handler or a Program")
+	}
+	if err := subject.ValidateServed(opts.As); err != nil {
+		return nil, &ConfigError{"Agents", err}
 	}
 	known := intents.NewRegistry()
 	if opts.IntentsDir != "" {

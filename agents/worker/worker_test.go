@@ -72,6 +72,7 @@ func TestAConfigurationIsChecked(t *testing.T) {
 		"values":              {worker.Config{Wait: -1, Replay: 7}, "Agents Wait Replay"},
 		"no work":             {worker.Config{Agents: []worker.Agent{{As: "agent.one"}}}, "Agents"},
 		"no entity":           {worker.Config{Agents: []worker.Agent{{Handler: sayOK}}}, "Agents"},
+		"a person":            {worker.Config{Agents: []worker.Agent{{As: "human.bob", Handler: sayOK}}}, "Agents"},
 		"one entity twice":    {worker.Config{Agents: []worker.Agent{handler, handler}}, "Agents"},
 		"one document twice":  {worker.Config{Agents: []worker.Agent{{File: file}, {File: file}}}, "Agents"},
 		"one tool twice":      {worker.Config{Agents: []worker.Agent{handler}, Tools: []tool.Tool{lint, lint}}, "Tools"},
@@ -88,6 +89,21 @@ func TestAConfigurationIsChecked(t *testing.T) {
 				t.Errorf("%s: %v names no %s", name, err, field)
 			}
 		}
+	}
+}
+
+// AAIF allows zeros before the numbers of a version, SemVer and NATS do not. The agent is served; NATS
+// is told the version without them.
+func TestAVersionWithZeros(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	cfg := config(srv, "agent.one")
+	cfg.Agents = append(cfg.Agents, worker.Agent{File: write(t, "echo.yaml", strings.Replace(echo, "1.2.3", "2026.01.00", 1))})
+	_, stop := start(t, cfg)
+	defer stop()
+	found, err := client(t, srv).Discover(t.Context(), "agent.echo", time.Minute)
+	if err != nil || len(found) != 1 || found[0].Info.Version != "2026.1.0" {
+		t.Errorf("found %+v, %v", found, err)
 	}
 }
 

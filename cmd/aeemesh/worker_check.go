@@ -39,7 +39,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		note(f.as == "" && f.command == "", "--as and --exec are for one document, and there are %d", len(files))
 	}
 	if f.as != "" {
-		if err := subject.ValidateEntity(f.as); err != nil {
+		if err := subject.ValidateServed(f.as); err != nil {
 			bad = append(bad, fmt.Errorf("--as: %w", err))
 		}
 	}

@@ -70,6 +70,18 @@ func ValidateEntity(id string) error {
 	return validateFirst("entity", id, typ)
 }
 
+// ValidateServed is [ValidateEntity] for an entity that a worker is to serve, which neither a bus nor
+// a human is.
+func ValidateServed(id string) error {
+	if err := ValidateEntity(id); err != nil {
+		return err
+	}
+	if t := EntityType(id); t == TypeBus || t == TypeHuman {
+		return fmt.Errorf("entity %s: a %s has no worker", id, t)
+	}
+	return nil
+}
+
 // withType returns the entity that an id without a type probably means: "agent.echo" for
 // "echo", and for "agent:echo".
 func withType(id string) string {

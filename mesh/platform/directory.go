@@ -309,5 +309,5 @@ func sameMajor(a, b string) bool {
 	}
 	x, _, _ := strings.Cut(a, ".")
 	y, _, _ := strings.Cut(b, ".")
-	return x == y
+	return strings.TrimLeft(x, "0") == strings.TrimLeft(y, "0") // discovery has no leading zeros
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -111,7 +112,20 @@ func (s *Service) identity() micro.ServiceIdentity {
 			meta[k] = v
 		}
 	}
-	return micro.ServiceIdentity{Name: subject.ServiceName(s.cfg.Entity), ID: s.cfg.ID, Version: s.cfg.Version, Metadata: meta}
+	return micro.ServiceIdentity{Name: subject.ServiceName(s.cfg.Entity), ID: s.cfg.ID, Version: plain(s.cfg.Version), Metadata: meta}
+}
+
+// plain returns a version without the zeros before its numbers, which AAIF allows and SemVer forbids.
+func plain(version string) string {
+	end := len(version)
+	if i := strings.IndexAny(version, "-+"); i >= 0 {
+		end = i
+	}
+	numbers := strings.Split(version[:end], ".")
+	for i, n := range numbers {
+		numbers[i] = cmp.Or(strings.TrimLeft(n, "0"), "0")
+	}
+	return strings.Join(numbers, ".") + version[end:]
 }
 
 // Keys of an agent's NATS micro metadata, see package mesh.

@@ -78,6 +78,12 @@ func TestPings(t *testing.T) {
 	if ping.ID != "me" || ping.Version != "1.2.3" {
 		t.Errorf("%+v", ping)
 	}
+	for version, want := range map[string]string{"2026.01.15": "2026.1.15", "00.010.000": "0.10.0", "1.02.3-rc.01+007.0": "1.2.3-rc.01+007.0"} {
+		cfg.Version = version
+		if got := decoded[micro.Ping](t, asked(t, cfg, nil, micro.PingVerb, "")).Version; got != want {
+			t.Errorf("version %s is %s, want %s", version, got, want)
+		}
+	}
 	cfg.Intents = func() (names []string) {
 		for i := range 1000 {
 			names = append(names, fmt.Sprint("intent.number.", i))

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -60,16 +62,15 @@ func HeaderValue(header nats.Header, name string) string {
 	return ""
 }
 
-// ValidHeader reports whether a name is a valid header name that neither NATS nor this binding
+// CheckHeader returns an error unless a name is a valid header name that neither NATS nor this binding
 // uses.
-func ValidHeader(name string) bool {
-	for _, c := range []byte(name) {
-		if c <= ' ' || c >= 0x7f || c == ':' {
-			return false
-		}
-	}
+func CheckHeader(name string) error {
 	lower := strings.ToLower(name)
-	return name != "" && len(name) <= 64 && !strings.HasPrefix(lower, "nats-") && !strings.HasPrefix(lower, "aee-") && lower != "content-type"
+	if name == "" || len(name) > 64 || strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "aee-") || lower == "content-type" ||
+		strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == ':' }) {
+		return fmt.Errorf("trace header %q is not a valid header name, or is reserved", clip.Text(name, 128))
+	}
+	return nil
 }
 
 // RemoteParent puts the sender's span into ctx.

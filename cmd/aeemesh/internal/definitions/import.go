@@ -125,7 +125,7 @@ func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, 
 		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
 	if f.as != "" {
-		if err := subject.ValidateEntity(f.as); err != nil {
+		if err := subject.ValidateServed(f.as); err != nil {
 			return outcome.Usagef(cmd, "--as: %w", err)
 		}
 	}
