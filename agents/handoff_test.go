@@ -17,9 +17,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -121,6 +123,37 @@ func TestARuleHandsTheConversationOn(t *testing.T) {
 				t.Errorf("conversation:\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// A rule sees what the agent sees: of a payload of a schema template the values, as of any other.
+func TestARuleSeesTheInputOfAPayloadOfATemplate(t *testing.T) {
+	t.Parallel()
+	tpl, err := template.Parse([]byte(`{"schema_id":"v1","scenario":"desk","keys":[{"key_name":"topic","key_type":"string","required":true,"semantic_description":"A topic."}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.triage", Templates: []*template.Template{tpl}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(t, doc(t, handoffs(`{"lang": "cel", "expr": "has(input.topic) && input.topic == 'bills' && topic == 'bills'"}`, "")),
+		agents.Options{As: "agent.triage", Model: modeltest.New(always("I cannot help.")...)})
+	if err := desk.Attach(&a.Agent); err != nil {
+		t.Fatal(err)
+	}
+	l := newLane(t)
+	l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: answering(`{"text":"paid"}`)}})
+	l.serve(a)
+	for _, durable := range []bool{false, true} {
+		for _, payload := range []string{`{"topic":"bills"}`, `{"schema_id":"v1","payload":{"topic":"bills"}}`} {
+			reply, err := l.ask(durable, "agent.triage", payload)
+			if err != nil {
+				t.Errorf("durable=%v %s: %v", durable, payload, err)
+			} else if reply.From != "agent.billing" {
+				t.Errorf("durable=%v %s: %s answers %s", durable, payload, reply.From, reply.Payload)
+			}
+		}
 	}
 }
 

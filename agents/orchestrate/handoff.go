@@ -143,7 +143,7 @@ func (h *Handoffs) due(ctx context.Context, task *mesh.Task, at *Moment) (*hando
 	e, facts := task.Envelope, &at.Facts
 	facts.Handoff = true
 	if facts.Input == nil {
-		facts.Input = e.Payload
+		facts.Input = task.Input()
 	}
 	if facts.Task == nil {
 		facts.Task = &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: attempt(task)}
