@@ -27,7 +27,8 @@ type Config struct {
 	// Options hold for all agents: concurrency, budget, the keys of checkpoints.
 	// The worker sets As, Handler, Program, Directory and Counters, and the
 	// adapters set Open, Offer, Redactor and Budget. Default of Telemetry's
-	// Tracer and Meter: Node's providers. Default of Logger: that of the Config.
+	// Tracer and Meter: Node's providers; of StateKeys: the keys of Node.Durable. Default of
+	// Logger: that of the Config.
 	Options agents.Options
 	// Adapters are the operator's configuration: models, servers, secrets,
 	// endpoints, budgets. The caller closes them. Default: adapters that allow

@@ -175,3 +175,26 @@ func TestCheckpointsOfAgentsWithoutADocumentAreSealed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An agent whose state must be encrypted is hosted if the node alone has the keys.
+func TestKeysOfTheNodeEncryptWhatADocumentSays(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: []byte(strings.Repeat("k", 32))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := strings.TrimSuffix(strings.TrimSpace(echo), "}") + ", compliance: {pii_handling: encrypt, safety_level: strict}}\n"
+	for name, c := range map[string]struct {
+		durable *mesh.Durable
+		hosted  bool
+	}{
+		"no template":    {nil, false},
+		"no keys":        {&mesh.Durable{Create: true}, false},
+		"the node's own": {&mesh.Durable{Create: true, Codec: state.Codec{Seal: ring}}, true},
+	} {
+		_, err := worker.New(worker.Config{Agents: []worker.Agent{{File: write(t, "echo.yaml", strict)}}, Node: mesh.Config{Durable: c.durable}})
+		if (err == nil) != c.hosted || err != nil && !strings.Contains(err.Error(), "pii_handling") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

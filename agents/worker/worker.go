@@ -96,6 +96,9 @@ func (w *Worker) adapt() error {
 		opts.Open = open
 	}
 	opts.Counters = &w.counters
+	if d := w.cfg.Node.Durable; d != nil && opts.StateKeys == nil {
+		opts.StateKeys = d.Codec.Seal
+	}
 	if opts.Telemetry.Tracer == nil {
 		opts.Telemetry.Tracer = w.cfg.Node.TracerProvider
 	}
