@@ -212,6 +212,8 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	switch {
 	case err != nil || to.Kind != subject.Work || to.Entity != letter.Entity:
 		return Submitted{}, fmt.Errorf("retry dead letter %d: it came on %q, which is no subject of %s's tasks", seq, letter.Subject, letter.Entity)
+	case letter.Omitted == 0 && len(letter.Data) == 0:
+		return Submitted{}, fmt.Errorf("retry dead letter %d: it has no envelope that could be submitted again", seq)
 	case letter.Omitted > 0:
 		return Submitted{}, fmt.Errorf("retry dead letter %d: its envelope of %d bytes was too large to be kept: %w", seq, letter.Omitted, ErrTooLarge)
 	}

@@ -204,6 +204,15 @@ func TestDeadRetry(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// Nor is one without an envelope: the letter is all that is left of its task.
+	letter.Subject, letter.Work, letter.Data = "aee.work.high.agent.x", letter.Work+1, nil
+	seq = bury(t, d, letter)
+	if done, err := d.Retry(ctx, seq); err == nil {
+		t.Errorf("retried without an envelope: %+v", done)
+	}
+	if _, err := d.Get(ctx, seq); err != nil {
+		t.Error(err)
+	}
 }
 
 // While a retry waits, other letters of its task may come, from forged messages with the task's

@@ -283,7 +283,7 @@ func (r *Run) retried(ctx context.Context) (bool, error) {
 // retryID identifies a retry of a dead letter among the commands of the run.
 func (h *hold) retryID() string {
 	if seq := h.Header.Get(jetstream.HeaderRetry); seq != "" {
-		return "retry." + seq
+		return run.RetryPrefix + seq
 	}
 	return ""
 }

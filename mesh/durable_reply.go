@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
@@ -125,6 +126,9 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	if m.Dead != "" {
 		failed := *r.hold.Delivery // the letter names the run's own message, also if another message of the task finds that the run has ended
 		failed.Seq, failed.Stored = m.Work, m.StoredAt
+		if failed.Data, failed.Header, err = client.Letter(c, failed.Data, failed.Header); err != nil {
+			return err
+		}
 		if err := rw.storeDead(&hold{Delivery: &failed}, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err
 		}

@@ -150,6 +150,7 @@ type movement struct {
 	sourceConfig     mesh.Config
 	targetConfig     mesh.Config
 	targetCommitment func(*mesh.Durable)
+	targetHandler    mesh.Handler // nil: target
 }
 
 // hearing is what the caller is told.
@@ -240,7 +241,11 @@ func (m *movement) join() {
 	}
 	cfg := m.targetConfig
 	cfg.Drain = time.Millisecond
-	m.serve(m.laneOn(m.targetNC, cfg, change...), mesh.Agent{Handler: m.target})
+	agent := mesh.Agent{Handler: m.target}
+	if m.targetHandler != nil {
+		agent.Handler = m.targetHandler
+	}
+	m.serve(m.laneOn(m.targetNC, cfg, change...), agent)
 	m.targetID = m.instance(m.nc, m.client, m.sourceID)
 }
 

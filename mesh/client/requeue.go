@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // Requeue submits the task of a run that goes on to the queue again, with a header
@@ -64,6 +67,27 @@ func requeued(c *state.Checkpoint, epoch uint64) (jetstream.Submission, error) {
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, epoch),
 		Data: body, Header: header,
 	}, nil
+}
+
+// Letter returns the body and the headers of a run's dead letter, by those of its message. A worker
+// that the run moved to never received that message: then they are as [Requeue] submits the task. If the
+// run was the retry of an earlier letter, they name that one, so that its permit is used up; the message
+// of a run that was resumed since does not.
+func Letter(c *state.Checkpoint, data []byte, header nats.Header) ([]byte, nats.Header, error) {
+	if len(data) == 0 {
+		task, err := requeued(c, c.Mesh.Epoch)
+		if err != nil {
+			return nil, nil, err
+		}
+		data, header = task.Data, task.Header
+	}
+	if retry := run.LastRetry(c); retry != "" {
+		if header = maps.Clone(header); header == nil {
+			header = nats.Header{}
+		}
+		header.Set(jetstream.HeaderRetry, strings.TrimPrefix(retry, run.RetryPrefix))
+	}
+	return data, header, nil
 }
 
 // raised returns the next higher priority.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -13,7 +14,7 @@ import (
 // the same call. task is the run's own task, and c its last checkpoint; nil: there is none.
 func CallID(c *state.Checkpoint, task *envelope.Envelope, run, key string) string {
 	if c != nil { // a retried run sends its calls again
-		run = fmt.Sprintf("%s/%d/%s", run, c.Mesh.Attempt, lastRetry(c))
+		run = fmt.Sprintf("%s/%d/%s", run, c.Mesh.Attempt, LastRetry(c))
 	}
 	at, _ := task.Time()
 	return envelope.DeriveID(task.ID, at, run, key)
@@ -22,7 +23,7 @@ func CallID(c *state.Checkpoint, task *envelope.Envelope, run, key string) strin
 // ofThisAttempt reports whether a task was sent in the run's present attempt: the answers to those of
 // an earlier one are not read any more. It reports true if it cannot tell.
 func ofThisAttempt(c *state.Checkpoint, key, id string) bool {
-	if c.Mesh.Attempt == 0 && lastRetry(c) == "" {
+	if c.Mesh.Attempt == 0 && LastRetry(c) == "" {
 		return true // there was no other
 	}
 	task, err := c.ReadTask()
@@ -37,13 +38,17 @@ func pastCalls(c *state.Checkpoint) {
 	}
 }
 
-// lastRetry returns the id of the last command that retried the run after it was
-// dead-lettered, "" if there is none.
-func lastRetry(c *state.Checkpoint) (last string) {
-	for _, id := range c.Mesh.Commands {
-		if strings.HasPrefix(id, "retry.") {
-			last = id
+// RetryPrefix begins the id of the retry of a dead letter among the commands of a run; the letter's
+// sequence follows. Other commands have the ids of their envelopes.
+const RetryPrefix = "retry."
+
+// LastRetry returns the id of the last retry of the run after it was dead-lettered, "" if there is
+// none.
+func LastRetry(c *state.Checkpoint) string {
+	for _, id := range slices.Backward(c.Mesh.Commands) {
+		if seq, ok := strings.CutPrefix(id, RetryPrefix); ok && seq != "" && strings.Trim(seq, "0123456789") == "" {
+			return id
 		}
 	}
-	return last
+	return ""
 }
