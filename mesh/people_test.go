@@ -427,6 +427,32 @@ func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	})
 }
 
+// So does one that waits for an agent that delegated the task to one that waits for a person.
+func TestACallThatWasDelegatedToARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t).shortLeases()
+	const middle, inner = "agent.middle", "agent.inner"
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: inner, Handler: asking{people: []string{bob}}})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: middle, Handler: handsTo(inner)})
+	r.hears(inner, middle)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{middle}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	c := r.waits(task)
+	if len(c.Mesh.Waits) != 1 || c.Mesh.Waits[0].Entity != middle {
+		t.Errorf("waits %+v", c.Mesh.Waits)
+	}
+	r.drainedQueue()
+	r.answer(client, ask, `{"ok":true}`)
+	reply, err := r.result(client, task)
+	if err != nil || !strings.Contains(string(reply.Payload), `ok`) {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+}
+
 // A message by an entity that may not speak for the asker changes nothing.
 func TestAStrangerTakesNothingBack(t *testing.T) {
 	t.Parallel()
