@@ -161,6 +161,9 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		if err != nil {
 			return run.Claimed{}, err
 		}
+		if retried {
+			m.Retried = run.Yes
+		}
 		if stale := l.deliveries.checkTime(r, retried); stale != nil {
 			terms.Refused = stale
 		}

@@ -55,14 +55,19 @@ func (r taskRun) limit() {
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() && !r.triesAgain() {
 		r.deadline = r.stored.Mesh.Deadline
 	}
+	// A dead letter that is tried again has a deadline of its own, and so have the tasks that are sent
+	// for it. Only the message of the retry has the header; the record knows of it once it is claimed.
+	again := r.hold.retryID() != "" || r.stored != nil && run.LastRetry(r.stored) != ""
 	if h := t.handed; h != nil && r.stored == nil {
 		r.stream.Continue(h.Stream) // the next stream envelope has the next number
-		if !h.Deadline.IsZero() {
+		if !h.Deadline.IsZero() && !again {
 			r.deadline = earlier(r.deadline, h.Deadline)
 		}
 	}
-	// A retried dead letter has a deadline of its own.
-	if tree := t.tree.Deadline(); !tree.IsZero() && r.hold.retryID() == "" {
+	if again {
+		t.tree.DropDeadline()
+	}
+	if tree := t.tree.Deadline(); !tree.IsZero() {
 		r.deadline = earlier(r.deadline, tree)
 	}
 	t.Deadline = r.lane.clock.local(r.deadline)

@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -112,5 +116,93 @@ func TestAResumedRetryThatFailsUsesItsPermitUp(t *testing.T) {
 	r.drainedQueue()
 	if yes, err := r.dead().Retrying(ctxFor(t), reviewer, fmt.Sprint(first.Seq), first.Data); yes || err != nil {
 		t.Errorf("the permit of the first retry: %v, %v", yes, err)
+	}
+}
+
+// A run that is tried again has a deadline of its own: that of its tree has passed. It stays so when
+// the run goes on with another message, and for the tasks that are sent for it.
+func TestARetryOutlivesTheDeadlineOfItsTree(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for name, then := range map[string]mesh.Handler{
+		"answers": mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			select {
+			case <-ctx.Done(): // a task whose deadline has passed ends at once
+			case <-time.After(300 * time.Millisecond):
+			}
+			return task.Envelope.Payload, ctx.Err()
+		}),
+		"calls a durable agent": mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			a, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: task.Envelope.Payload})
+			if err != nil {
+				return nil, err
+			}
+			return a.Envelope.Payload, nil
+		}),
+		"calls a live agent": mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			a, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Live: true, Payload: task.Envelope.Payload})
+			if err != nil {
+				return nil, err
+			}
+			return a.Envelope.Payload, nil
+		}),
+		"delegates": mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			return task.Delegate(ctx, mesh.Delegation{To: helper})
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			w := &waning{waits: make(chan *mesh.Task, 1), then: then}
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: w})
+			r.hears(helper)
+			deadline := time.Now().Add(3 * time.Second)
+			client := r.client()
+			task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"tree":{"depth":1,"deadline":"`+deadline.UTC().Format(time.RFC3339Nano)+`"}}`)
+			task.ReplyTo = "the-parents-id"
+			r.submit(client, task)
+			eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+			eventually(t, "the deadline has passed", func() bool { return time.Now().After(deadline.Add(50 * time.Millisecond)) })
+			r.triedAgain(client, w, task)
+			var replies []*envelope.Envelope
+			eventually(t, "the second answer", func() bool { replies = r.replies(task); return len(replies) == 2 })
+			if !slices.ContainsFunc(replies, func(e *envelope.Envelope) bool {
+				return e.Type == envelope.TypeResult && strings.Contains(string(e.Payload), `"n":1`)
+			}) {
+				for _, e := range replies {
+					t.Errorf("reply of %s: %s", e.From, e.Payload)
+				}
+			}
+		})
+	}
+}
+
+// The deadline of the agents that delegated a task is that of its first attempt, too.
+func TestARetryOutlivesTheDeadlineOfItsDelegation(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	var attempts atomic.Int32
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo(reviewer)})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		if attempts.Add(1) == 1 {
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+		}
+		return json.RawMessage(`{"n":2}`), nil
+	})})
+	r.hears("agent.a", reviewer)
+	client, task := r.client(), requiring(newTask("agent.a", "code.review", `{}`), `{"timeout_ms":3000}`)
+	r.submit(client, task)
+	deadline := time.Now().Add(3 * time.Second)
+	eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+	r.drainedQueue()
+	eventually(t, "the deadline has passed", func() bool { return time.Now().After(deadline.Add(50 * time.Millisecond)) })
+	if _, err := r.dead().Retry(ctxFor(t), r.letters()[0].Seq); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second answer", func() bool { return len(r.replies(task)) == 2 })
+	if reply, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":2}` {
+		t.Errorf("result %v, %v", reply, err)
 	}
 }

@@ -116,6 +116,9 @@ func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Err
 		out.Began = true
 		Describe(c, t.Task, t.Now)
 		c.Doc.Status = aaif.RunRunning
+		if m.Retried == Yes { // of a dead letter that had no run, or whose record is gone
+			k.Commands = append(k.Commands, m.Retry)
+		}
 		if t.Refused != nil {
 			return t.Refused
 		}

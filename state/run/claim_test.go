@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,8 +167,18 @@ func TestClaim(t *testing.T) {
 					t.Errorf("%+v", m)
 				}
 			}},
+		"a dead letter that is tried again, and has no run": {state.New("agent.x", "t", ""), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if run.LastRetry(c) != "retry.9" {
+					t.Errorf("commands %v", c.Mesh.Commands)
+				}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			message := message
+			if strings.Contains(name, "tried again") {
+				message.Retried = run.Yes
+			}
 			out := run.Claim(c.c, c.v, message, c.terms)
 			got := expect{out.Verdict, "", c.c.Doc.Status, c.c.Mesh.Owner, c.c.Mesh.Claims}
 			if out.End != nil {
@@ -233,6 +244,20 @@ func TestWhatIsMoreThanAClaim(t *testing.T) {
 		cp := bare()
 		if c.change(&cp.Doc, &cp.Mesh); run.Bare(cp) || run.Progressed(cp) != c.progressed {
 			t.Errorf("%s: bare %t, progressed %t", name, run.Bare(cp), run.Progressed(cp))
+		}
+	}
+}
+
+// A command has the id of its envelope, which its sender has chosen.
+func TestTheLastRetryOfARun(t *testing.T) {
+	t.Parallel()
+	c := state.New("agent.x", "t", "")
+	for _, at := range []struct{ command, want string }{
+		{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", ""}, {"retry.", ""}, {"retry.x1234567", ""}, {"retry.9", "retry.9"}, {"retry.-1", "retry.9"}, {"retry.12", "retry.12"}, {"retry.9 ", "retry.12"},
+	} {
+		c.Mesh.Commands = append(c.Mesh.Commands, at.command)
+		if got := run.LastRetry(c); got != at.want {
+			t.Errorf("after %q: %q, want %q", at.command, got, at.want)
 		}
 	}
 }

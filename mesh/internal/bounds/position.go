@@ -54,6 +54,14 @@ func (p *Position) Deadline() time.Time {
 	return p.tree.Deadline
 }
 
+// DropDeadline makes the deadline of the tree that of a tree without one: the hops get the deadline
+// that Inherit is told. It must be called before the task begins.
+func (p *Position) DropDeadline() {
+	if p.tree != nil {
+		p.tree.Deadline = time.Time{}
+	}
+}
+
 // Hop reports whether the task is part of a tree, by what its sender states.
 func (p *Position) Hop() bool { return p.tree != nil || p.task != nil && p.task.ReplyTo != "" }
 
