@@ -69,7 +69,7 @@ func checkTree(t *Task) error {
 // the hop's position in the tree. If waits is true, tree names t as a task that waits for the
 // hop. inherit fails with E_TREE_LIMIT if the hop is too deep, or is in too many teams.
 func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
-	if err := t.tree.Inherit(members, waits, t.treeDeadline); err != nil {
+	if err := t.tree.Inherit(members, waits, func() time.Time { return t.treeDeadline(waits) }); err != nil {
 		return err
 	}
 	if t.Requires.HumanApproval {
@@ -79,13 +79,16 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 }
 
 // treeDeadline returns the deadline of the tree that t begins, by the server's clock; zero
-// without that clock.
-func (t *Task) treeDeadline() time.Time {
+// without that clock. For a hop that t does not wait for, a delegation, the agent's own Timeout does
+// not count.
+func (t *Task) treeDeadline(waits bool) time.Time {
 	switch {
 	case t.host.joined() == nil:
 		return time.Time{}
 	case t.run != nil:
 		return t.run.until()
+	case !waits:
+		return t.host.node.clock.now().Add(t.left())
 	default:
 		return t.host.node.clock.at(t.Deadline)
 	}

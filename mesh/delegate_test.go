@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -238,6 +240,39 @@ func TestNothingIsSaidToHaveNotBegunAfterAHandOver(t *testing.T) {
 	within(t, "agent.b is busy", g.entered)
 	_, err := r.node(mesh.Config{Entity: ada}).Send(ctxFor(t), newTask("agent.a", "x.y.z", `{}`), mesh.SendOptions{})
 	equal(t, "code", codeOf(err), envelope.CodeUnavailable)
+}
+
+// The limit of the first agent's own work is not that of the receiver, which has the sender's time.
+func TestAReceiverHasTheTimeOfTheSenderThatIsLeft(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for _, lane := range []string{"live", "durable"} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b"), Timeout: time.Second})
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(1500 * time.Millisecond):
+					return json.RawMessage(`{"by":"agent.b"}`), nil
+				}
+			})})
+			r.hears("agent.a", "agent.b")
+			client, task := r.client(), requiring(newTask("agent.a", "x.y.z", `{}`), `{"timeout_ms":30000}`)
+			var reply *envelope.Envelope
+			var err error
+			if lane == "live" {
+				reply, err = client.Send(ctxFor(t), task, mesh.SendOptions{})
+			} else {
+				_, reply, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+			}
+			if err != nil || string(reply.Payload) != `{"by":"agent.b"}` {
+				t.Errorf("%v, %v", reply, err)
+			}
+		})
+	}
 }
 
 func TestAReceiverThatIsNotThereIsToldToTheCaller(t *testing.T) {
