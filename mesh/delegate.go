@@ -122,6 +122,11 @@ func (t *Task) Delegate(ctx context.Context, h Delegation) (payload json.RawMess
 	if !direct {
 		return o.relay(ctx)
 	}
+	if t.run != nil && t.run.checkpoint().Mesh.Pending != "" { // the run stops here, unless the request is withdrawn
+		if err := o.commit(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if t.Streaming() {
 		if err := t.emit(wire.MustJSON(map[string]string{"handed_to": h.To})); err != nil {
 			return nil, err
@@ -287,8 +292,8 @@ func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
 	}
 	for {
-		if t.run != nil { // Commit stores what the handler has staged; the next owner of the run waits for the same call
-			if err := t.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}, nil); err != nil {
+		if t.run != nil { // the next owner of the run waits for the same call
+			if err := o.commit(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -298,6 +303,11 @@ func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 		}
 		return t.relayedAnswer(ctx, answer, err)
 	}
+}
+
+// commit ends a step of the run, which stores what the handler has staged.
+func (o *delegation) commit(ctx context.Context) error {
+	return o.task.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}, nil)
 }
 
 func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (json.RawMessage, error) {

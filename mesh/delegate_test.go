@@ -350,6 +350,45 @@ func TestACommandThatComesTwiceIsAppliedOnceAfterAHandOver(t *testing.T) {
 	}
 }
 
+// delegating is an agent that delegates its task to agent.b once it may, without a step before.
+type delegating struct{ *gate }
+
+func (d delegating) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	if _, err := d.gate.Handle(ctx, task); err != nil {
+		return nil, err
+	}
+	return task.Delegate(ctx, mesh.Delegation{To: "agent.b"})
+}
+
+// A pause that was answered before the task is delegated pauses it, and so it is delegated when it
+// is resumed.
+func TestAPauseBeforeAHandOverPausesTheRun(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	d := delegating{newGate(t)}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: d})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
+	r.hears("agent.a", "agent.b")
+	client, task := r.client(), requiring(newTask("agent.a", "x.y.z", `{}`), `{"stream":true}`)
+	r.submit(client, task)
+	within(t, "the first one has it", d.entered)
+	out, err := client.Command(ctxFor(t), "agent.a", intents.PauseTask{Target: target(task)})
+	if err != nil || out.Status != "pausing" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	d.open()
+	eventually(t, "the run has stopped", func() bool { c := r.record(task); return state.Parked(c.Doc.Status) || c.Terminal() })
+	equal(t, "status", r.record(task).Doc.Status, aaif.RunPaused)
+	r.drainedQueue()
+	if _, err := client.Command(ctxFor(t), "agent.a", intents.ResumeTask{Target: target(task)}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := r.result(client, task); err != nil || reply.From != "agent.b" {
+		t.Errorf("%v, %v", reply, err)
+	}
+	equal(t, "replies", len(r.replies(task)), 3) // handed_to, from agent.b, and the result
+}
+
 // twice sends a command to the workers, and then over the queue.
 func twice(t *testing.T, client *mesh.Node, command *envelope.Envelope, want string) {
 	t.Helper()
