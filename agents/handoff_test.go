@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -154,6 +155,31 @@ func TestARuleSeesTheInputOfAPayloadOfATemplate(t *testing.T) {
 				t.Errorf("durable=%v %s: %s answers %s", durable, payload, reply.From, reply.Payload)
 			}
 		}
+	}
+}
+
+// A steering message that arrives while the model generates the turn after which a rule delegates the
+// task is in the conversation of the receiver's first turn.
+func TestASteeringMessageGoesOnWithTheTask(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	s := newSpeech()
+	l.serve(newAgent(t, doc(t, handoffs(saidBilling, "")), agents.Options{As: "agent.triage", Model: s}))
+	billing := l.hosted("agent.billing", ``, agents.Options{}, always("Vous aurez une facture.")...)
+	task := l.task("agent.triage", `{"text":"go"}`, `{"stream":true}`)
+	l.submit(task)
+	<-s.asked
+	s.words <- "BILLING"
+	got, err := l.client.Command(l.ctx(), task.To, intents.SteerTask{Target: intents.Target{ID: task.ID}, Text: "in French"})
+	if err != nil || !got.Steered {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	close(s.words)
+	if got := l.result(task); got != `{"text":"Vous aurez une facture."}` {
+		t.Errorf("result %s", got)
+	}
+	if got, want := spoken(billing.Requests()[0]), "user: go\nassistant: BILLING\nuser: The conversation is yours from here on. Go on with it.\nuser: in French"; got != want {
+		t.Errorf("conversation:\n%s\nwant\n%s", got, want)
 	}
 }
 

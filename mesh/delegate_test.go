@@ -389,6 +389,31 @@ func TestAPauseBeforeAHandOverPausesTheRun(t *testing.T) {
 	equal(t, "replies", len(r.replies(task)), 3) // handed_to, from agent.b, and the result
 }
 
+// A message that waits for the next turn when the task is delegated is for the receiver.
+func TestAMessageBeforeAHandOverIsForTheReceiver(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	d, s := delegating{newGate(t)}, newStepper(t, 1)
+	s.next <- struct{}{}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: d})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: s})
+	r.hears("agent.a", "agent.b")
+	client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
+	r.submit(client, task)
+	within(t, "the first one has it", d.entered)
+	for _, text := range []string{"be kind", "be brief"} {
+		out, err := client.Command(ctxFor(t), "agent.a", intents.SteerTask{Target: target(task), Text: text})
+		if err != nil || !out.Steered {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	d.open()
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"done":1,"heard":["be kind","be brief"]}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
 // twice sends a command to the workers, and then over the queue.
 func twice(t *testing.T, client *mesh.Node, command *envelope.Envelope, want string) {
 	t.Helper()
