@@ -1,30 +1,42 @@
 package sdsi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // exchange handles the task of a structured payload (SDSI 3.2, steps 4 and 5). It is called again
-// for a durable run that continues, and changes only the task's input.
+// for a durable run that continues, and changes only the task's input. The payload of a run that has
+// worked was accepted when it began: like the mesh, exchange no longer refuses it then, though this
+// worker may have other templates and schemas. Its effects would remain, and a client that gets
+// E_NOT_FOUND would send the payload again.
 func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessage, next mesh.Handler) (json.RawMessage, error) {
 	sent, err := template.ParsePayload(payload)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())
 	}
 	v, err := d.version(ctx, sent.SchemaID)
+	if err != nil && worked(t) {
+		return d.goOn(ctx, t, sent, cmp.Or(d.io, handledAs(sent.SchemaID)), err, next)
+	}
 	if err != nil {
 		return nil, d.explain(sent.SchemaID, err)
 	}
 	learned := d.learned(ctx, v, senderOf(t))
 	filled, err := learned.form().Check(sent.Payload)
+	if err != nil && worked(t) {
+		return d.goOn(ctx, t, sent, v.handled, err, next)
+	}
 	d.tel.checked(d.cfg.Entity, v, filled, err)
 	stored := learned.observe(t.Envelope.ID, sent, filled, err)
 	if err != nil {
@@ -40,6 +52,9 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 				input, others, err = bare, besides, nil
 			}
 		}
+	}
+	if err != nil && worked(t) {
+		input, others, err = filled.Values, filled.Other, nil
 	}
 	if err != nil {
 		return nil, err
@@ -60,6 +75,17 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		}
 	}
 	return learned.suggest(sent, filled, result), nil
+}
+
+// worked reports whether a durable run has worked, so that its payload has been accepted.
+func worked(t *mesh.Task) bool { return t.Run() != nil && run.Worked(t.Run().View()) }
+
+// goOn continues a run that has worked with its payload as it was sent, because this worker does not
+// accept it.
+func (d *Desk) goOn(ctx context.Context, t *mesh.Task, sent *template.Payload, handled string, why error, next mesh.Handler) (json.RawMessage, error) {
+	d.log.Warn("a run continues, though its payload would not be accepted now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", clip.Text(sent.SchemaID, 128), "why", why)
+	t.ServeAs(handled, sent.Payload)
+	return next.Handle(ctx, t)
 }
 
 // levelOf returns the level of a log line about a payload. Clients decide how many such lines

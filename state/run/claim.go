@@ -210,7 +210,13 @@ func Bare(c *state.Checkpoint) bool {
 
 // Progressed reports whether a checkpoint holds more than claims.
 func Progressed(c *state.Checkpoint) bool {
+	return Worked(c) || c.Mesh.Attempt > 0 || c.Mesh.Step.Kind != state.StepClaim && c.Mesh.Epoch > 0
+}
+
+// Worked reports whether a checkpoint holds work of a handler. A run that was only paused, commanded
+// or retried has [Progressed], but its handler may have refused the task, or never have begun.
+func Worked(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh
 	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration != "" && d.Iteration.Int64() > 0 ||
-		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
+		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0
 }

@@ -199,7 +199,8 @@ func TestClaim(t *testing.T) {
 
 // A run that ends with nothing but its claim leaves its reply alone: whatever else its record
 // holds would be lost. What it has done counts as progress, so that the next owner does not
-// begin it anew.
+// begin it anew. Only a handler works: a failed attempt, or a step of the mesh such as a pause, is
+// no work.
 func TestWhatIsMoreThanAClaim(t *testing.T) {
 	t.Parallel()
 	bare := func() *state.Checkpoint {
@@ -244,6 +245,9 @@ func TestWhatIsMoreThanAClaim(t *testing.T) {
 		cp := bare()
 		if c.change(&cp.Doc, &cp.Mesh); run.Bare(cp) || run.Progressed(cp) != c.progressed {
 			t.Errorf("%s: bare %t, progressed %t", name, run.Bare(cp), run.Progressed(cp))
+		}
+		if worked := run.Worked(cp); worked != (c.progressed && name != "a failed attempt" && name != "a step") {
+			t.Errorf("%s: worked %t", name, worked)
 		}
 	}
 }
