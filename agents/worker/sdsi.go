@@ -187,7 +187,7 @@ func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 			p.fail(&ConfigError{"Templates", err})
 			return
 		case h.templates == 0: // that of the document alone, which all its workers have
-			h.desk.Use(nil)
+			h.desk.Use(p.meanwhile())
 			if first {
 				p.w.log.Debug("schema template is not published yet", "entity", h.Entity, "err", err)
 			}
@@ -196,6 +196,23 @@ func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 			return
 		}
 	}
+}
+
+// meanwhile returns the versions that an agent uses until its template is being published again: none
+// without durable tasks, because then the mesh has no templates, else those that cannot be read.
+func (p *publisher) meanwhile() sdsi.Versions {
+	if p.node == nil || p.node.Durable() == nil || !p.node.Durable().Available() {
+		return nil
+	}
+	return unread{}
+}
+
+// unread are versions that cannot be read for now.
+type unread struct{}
+
+func (unread) Create(context.Context, string, string, []byte) error { return jetstream.ErrUnavailable }
+func (unread) Get(context.Context, string, string) ([]byte, error) {
+	return nil, jetstream.ErrUnavailable
 }
 
 // publish publishes an agent's templates once. Its desk uses those of the mesh as soon as it has a place.

@@ -246,6 +246,42 @@ func TestAVersionThatIsTakenEndsTheWorkerLater(t *testing.T) {
 	}
 }
 
+// While the templates of the other workers cannot be read, an agent does not say that it has no such
+// version: its client would send the payload again. A mesh without durable tasks has no templates.
+func TestAVersionThatCannotBeReadIsNotUnknown(t *testing.T) {
+	t.Parallel()
+	for use, want := range map[worker.Use]envelope.Code{worker.On: envelope.CodeUnavailable, worker.Off: envelope.CodeNotFound} {
+		srv := natstest.Run(t, natsd.Config{JetStream: true})
+		js := jsOf(t, srv)
+		apply(t, js)
+		if err := js.DeleteKeyValue(t.Context(), jetstream.BucketSDSI); err != nil {
+			t.Fatal(err)
+		}
+		cfg := config(srv)
+		cfg.Durable = use
+		cfg.Agents = []worker.Agent{{As: "agent.greeter", File: write(t, "greeter.json", `{"sc_standard":"SC-006","agent":{"name":"Greeter","goal":"x",
+			"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
+			"io":{"input_schema":{"type":"object","properties":{"text":{"type":"string"}}}}}}`)}}
+		w := newWorker(t, cfg)
+		failed, ended := make(chan struct{}), make(chan error, 1)
+		w.PublishAgain(func(ctx context.Context) bool {
+			close(failed)
+			<-ctx.Done()
+			return false
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { ended <- w.Run(ctx) }()
+		natstest.Within(t, "the failure", failed)
+		_, err := client(t, srv).Query(t.Context(), "agent.greeter", intents.SchemaGet, template.GetTask{SchemaID: "greeter_v0"}, nil)
+		if got := envelope.AsError(err); err == nil || got.Code != want {
+			t.Errorf("with durable tasks %v: %v, want %s", use, err, want)
+		}
+		cancel()
+		natstest.Within(t, "the end", ended)
+	}
+}
+
 // heldBucket is a mesh whose bucket of templates never answers: it returns what the worker sends there.
 func heldBucket(t *testing.T, srv *natsd.Server) <-chan *nats.Msg {
 	t.Helper()
