@@ -196,7 +196,6 @@ type Agent struct {
 
 	verdict   Verdict
 	permits   map[string]string // see Refusal
-	encrypt   bool              // the document requires its state to be encrypted
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
 	// undeclared: the document declares no concurrency, and MeshConcurrency is
@@ -244,7 +243,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	a.named = namedCapabilities(def)
 	a.negotiate = func(durable bool) aaif.Negotiation { return def.Negotiate(Offers(opts, durable)) }
 	a.Negotiation = a.verdict.Negotiation
-	a.encrypt = encrypts(def) && !a.verdict.accepts(piiHandling)
+	a.MustSeal = encrypts(def) && !a.verdict.accepts(piiHandling)
 
 	c, err := newContract(a.Entity, def, opts)
 	note(err)

@@ -363,6 +363,38 @@ func TestASealedConversationOpensOnlyWithItsKey(t *testing.T) {
 	}
 }
 
+// An agent whose state must be encrypted, and that has no key, is served live. Its conversation goes
+// along with no task where the mesh would store it.
+func TestAConversationThatMustBeSealedIsNotStoredInTheClear(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	a := newAgent(t, doc(t, handoffs(saidBilling, "")+`, "compliance": {"pii_handling": "encrypt"}`), agents.Options{As: "agent.triage", Model: modeltest.New(says("BILLING"))})
+	ready := make(chan struct{})
+	l.hosted("agent.billing", "", agents.Options{}, always("done")...)
+	coming := make(chan struct{})
+	a.Ready = func() { close(ready) }
+	l.host(a, func(d *mesh.Durable) { d.Ready = coming })
+	natstest.Within(t, "the agent", ready)
+	close(coming)
+	_, err := l.ask(false, a.Entity, `{"text":"Help."}`)
+	if got := envelope.AsError(err); err == nil || got.Code != envelope.CodeDenied {
+		t.Errorf("%v", err)
+	}
+	states, err := l.js(l.conn).KeyValue(l.ctx(), jetstream.BucketState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := states.ListKeys(l.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range keys.Keys() {
+		if e, err := states.Get(l.ctx(), key); err != nil || strings.Contains(string(e.Value()), "Help.") {
+			t.Errorf("stored as %s: %s, %v", key, e.Value(), err)
+		}
+	}
+}
+
 func TestAHandOverHasASpan(t *testing.T) {
 	t.Parallel()
 	program := newProgram(t, "serve", nil)

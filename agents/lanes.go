@@ -19,14 +19,15 @@ import (
 // sender waits for the result, and the document's concurrency holds for each
 // worker separately. An agent that requires more is refused at safety levels
 // strict and regulated. An agent whose state must be encrypted is not hosted
-// where it would be stored in the clear (AAIF, Compliance Controls).
+// where it would be stored in the clear (AAIF, Compliance Controls); until the
+// lane is available, and if it stays off the lane, it is served live.
 func (a *Agent) Accept(node *mesh.Node) error {
 	if a.accepted {
 		return nil
 	}
 	a.log = cmp.Or(a.log, slog.New(slog.DiscardHandler))
 	d := node.Durable()
-	inTheClear := d != nil && a.encrypt && a.Seal == nil && d.Codec.Seal == nil // checkpoints would be stored unencrypted
+	inTheClear := d != nil && a.MustSeal && a.Seal == nil && d.Codec.Seal == nil // checkpoints would be stored unencrypted
 	if a.undeclared && d != nil && d.Slots == nil {
 		a.MeshConcurrency = 0 // the limit is a default, not the author's, and cannot be counted here
 	}

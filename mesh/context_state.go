@@ -25,7 +25,7 @@ type StateRef = delegated.StateRef
 // newDocuments returns the state documents that go along with the agent's tasks.
 func (h *host) newDocuments() delegated.Documents {
 	n := h.node
-	docs := delegated.Documents{Entity: h.Entity, AgentID: h.AgentID, MaxPayload: n.conn.MaxPayload, States: func() state.Store {
+	docs := delegated.Documents{Entity: h.Entity, AgentID: h.AgentID, MustSeal: h.MustSeal, MaxPayload: n.conn.MaxPayload, States: func() state.Store {
 		if d := n.durable(); d != nil {
 			return d.States
 		}

@@ -84,6 +84,8 @@ type Agent struct {
 	SubmitOnly bool
 	// Seal encrypts the checkpoints of the agent's runs; nil: the node's codec decides.
 	Seal *state.Keyring
+	// MustSeal refuses, with E_DENIED, to store a state document of a task unencrypted.
+	MustSeal bool
 
 	// Intents validates payloads; nil: the reserved intents only. Tasks of an unknown
 	// intent are accepted unless RefuseUnknown is set, and are validated as

@@ -63,6 +63,7 @@ type Documents struct {
 	Codec           state.Codec
 	States          func() state.Store // the store of runs; nil: there is none, or none yet
 	Fenced          bool               // the NATS user of the worker may read its own entity's records only
+	MustSeal        bool               // without Codec.Seal nothing is stored
 	MaxPayload      func() int64
 }
 
@@ -72,7 +73,8 @@ const inlineDivisor = 2
 
 // Store stores a state document in the record of a run id of its own, and returns the reference
 // to it. If the record exists, it reads the document there and returns the reference to that one.
-// from names the task for which it is stored.
+// from names the task for which it is stored. It fails with E_DENIED if the document may not be
+// stored unencrypted.
 func (d *Documents) Store(ctx context.Context, c *state.Checkpoint, runID string, from state.Parent) (*StateRef, error) {
 	c = c.Clone()
 	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, runID
@@ -93,6 +95,9 @@ func (d *Documents) Store(ctx context.Context, c *state.Checkpoint, runID string
 	limit := int(d.MaxPayload()) / inlineDivisor
 	fits := func() bool { return len(data) <= limit && d.Codec.Encoding != aaif.CBOR }
 	if states := d.States(); states != nil {
+		if d.MustSeal && d.Codec.Seal == nil {
+			return nil, envelope.Errorf(envelope.CodeDenied, "the state document of a task would be stored unencrypted, and the state of %s must be encrypted; give its worker a key", d.Entity)
+		}
 		_, err := states.Put(ctx, c.ID(), 0, data)
 		if errors.Is(err, state.ErrChanged) {
 			var was state.Record
