@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -344,5 +345,37 @@ func TestReservedNamesAreNotSentToChannelsAndPeople(t *testing.T) {
 	first, err := envelope.Parse(within(t, "an event", sent).Data)
 	if err != nil || first.Intent != "aeex.mine" {
 		t.Errorf("sent %v, %v", first, err)
+	}
+}
+
+// The call of a handler to a person is refused like any other envelope, on both lanes. The person
+// would not see it, and the run would wait for an answer.
+func TestAHandlerSendsPeopleNoReservedNamesAndNoLongOnes(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var in struct{ Intent string }
+		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+			return nil, err
+		}
+		_, err := task.Call(ctx, mesh.Call{To: bob, Key: "ask", Intent: in.Intent, Payload: json.RawMessage(`{}`), Timeout: time.Second})
+		return nil, err
+	})})
+	client := r.client()
+	for intent, code := range map[string]envelope.Code{"aee.mine": envelope.CodeIntentReserved, "code." + strings.Repeat("b", 1100): envelope.CodeTooLarge} {
+		for _, durable := range []bool{false, true} {
+			task, err := newTask(reviewer, "code.review", `{"intent":"`+intent+`"}`), error(nil)
+			if durable {
+				_, _, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+			} else {
+				_, err = client.Send(ctxFor(t), task, mesh.SendOptions{})
+			}
+			if !isCode(err, code) {
+				t.Errorf("durable %v, intent of %d bytes: %v", durable, len(intent), err)
+			}
+		}
+	}
+	if asks, err := client.PersonTasks(ctxFor(t), bob); err != nil || len(asks) > 0 {
+		t.Errorf("the inbox has %d tasks, %v", len(asks), err)
 	}
 }

@@ -181,6 +181,9 @@ func (x *Extras) check() error {
 			if err := intents.CheckName(s.Intent); err != nil {
 				return fmt.Errorf("%sintent: %w", at, err)
 			}
+			if intents.Reserved(s.Intent) {
+				return fmt.Errorf("%sintent: %s is reserved: names under aee. and mesh. are not an application's", at, s.Intent)
+			}
 		}
 		if s.TimeoutSeconds > MaxTimeoutSeconds {
 			return fmt.Errorf("%stimeout_seconds: it is more than %d, ten years", at, MaxTimeoutSeconds)

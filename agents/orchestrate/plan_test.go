@@ -78,6 +78,7 @@ func TestAPlanThatCannotWork(t *testing.T) {
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"stpes":{}}}`, "stpes"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.b":{}}}}`, "no subagent is called so"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"on_error":"ignore"}}}}`, "on_error"},
+		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"intent":"aee.mine"}}}}`, "intent: aee.mine is reserved"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"input":{"lang":"cel","expr":"1"}}}}}`, "jmespath"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"vote_on":"verdict"}}`, "JSON Pointer"},
 	} {

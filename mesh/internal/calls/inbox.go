@@ -16,11 +16,17 @@ import (
 )
 
 // post signs an envelope of the agent, puts it into a person's inbox, and returns when
-// it was stored.
+// it was stored. It refuses what the person's client would not show.
 func (a *Agent) post(ctx context.Context, e *envelope.Envelope) (time.Time, error) {
 	d := a.stores()
 	if d == nil || d.Inbox == nil {
 		return time.Time{}, fault.NoInbox
+	}
+	if err := wire.Bounded(e); err != nil {
+		return time.Time{}, envelope.Errorf(envelope.CodeTooLarge, "%v", err)
+	}
+	if err := wire.CheckIntent(e); err != nil {
+		return time.Time{}, err
 	}
 	if e.Sig == nil {
 		if err := a.sign(e, false); err != nil {
