@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -484,6 +485,48 @@ func TestAStrangerTakesNothingBack(t *testing.T) {
 	}
 	if asks[1].State != mesh.AskOpen || asks[1].Task.From != "agent.mallory" { // a question of its own, under the same id
 		t.Errorf("the stranger's question: %+v", asks[1])
+	}
+}
+
+// A captured task that is sent to a person again changes nothing, and does not come back when the
+// inbox has forgotten it.
+func TestACapturedTaskForAPersonIsNotANewOne(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	r := newDurableRig(t)
+	lead := k.signer("lead", sign.Ed25519, "agent.lead")
+	client := r.lane(mesh.Config{Entity: ada, Verifier: k.verifier()})
+	task := func(age time.Duration) []byte {
+		e := envelope.New(envelope.TypeTask, "agent.lead", bob, intents.HumanAsk, json.RawMessage(`{}`))
+		e.TS, e.Requires = time.Now().Add(-age).UTC().Format(envelope.TimeLayout), json.RawMessage(`{"timeout_ms":3600000}`)
+		return encode(t, signed(t, lead, e))
+	}
+	put := func(data []byte) {
+		t.Helper()
+		if _, err := r.js(r.nc).Publish(ctxFor(t), bob, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inbox := func() []*mesh.PersonTask {
+		t.Helper()
+		asks, err := client.PersonTasks(ctxFor(t), bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return asks
+	}
+	put(task(40 * 24 * time.Hour))
+	put(task(-time.Hour))
+	if asks := inbox(); len(asks) > 0 {
+		t.Errorf("a task of another time is shown: %+v", asks[0])
+	}
+	captured := task(0)
+	put(captured)
+	first := inbox()
+	put(captured)
+	again := inbox()
+	if len(first) != 1 || len(again) != 1 || !again[0].Until.Equal(first[0].Until) || !again[0].Stored.Equal(first[0].Stored) {
+		t.Errorf("%+v, then %+v", first, again)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -233,6 +234,12 @@ func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) 
 		if problem := requires.ForMesh(requires.Member(e, requires.Mesh), c.s.Prefix, who.Signed); problem != nil {
 			return refused(e, problem)
 		}
+		// A restored backup keeps the time at which a message was stored.
+		if skew := c.cfg.Skew; skew > 0 && who.Signed {
+			if err := sign.CheckTime(e, msg.Time, skew); err != nil {
+				return refused(e, err)
+			}
+		}
 	}
 	wire.LogReceived(c.s.Log, e)
 	if e.Type != envelope.TypeTask {
@@ -261,7 +268,7 @@ func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) 
 		return nil, false
 	}
 	ask.Task = e
-	ask.Until, ask.EscalateTo, ask.Schema = requires.AnswerOf(e, msg.Time)
+	ask.Until, ask.EscalateTo, ask.Schema = requires.AnswerOf(e, ask.Stored)
 	if again {
 		return nil, false
 	}

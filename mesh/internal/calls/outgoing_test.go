@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
@@ -78,4 +79,42 @@ func TestACallIsSentLiveIfItsLaneMayNotBeLookedUp(t *testing.T) {
 	if durable, err := o.hasLane(t.Context()); durable || err != nil {
 		t.Errorf("durable: %v, %v", durable, err)
 	}
+}
+
+// outageTask is a task whose JetStream does not answer for a while.
+type outageTask struct{ TaskPort }
+
+func (outageTask) Persist(_ context.Context, f func() error) error {
+	_ = f()
+	time.Sleep(time.Hour)
+	return f()
+}
+
+// A person's client refuses a signed task whose ts is far from the time at which it was stored.
+func TestATaskForAPersonThatWaitsForJetStreamIsNotStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		signer, key, err := sign.NewKey("lead", sign.Ed25519, "agent.lead")
+		ring := &sign.Ring{}
+		if err == nil {
+			err = ring.Put(sign.Local, key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, r := newFakeRun()
+		r.Deadline = time.Now().Add(5 * time.Hour)
+		agent := &Agent{Node: &Node{Sender: &sender.Sender{}}, Entity: "agent.lead", Signer: signer} // no inbox
+		o := &outgoing{Task: &Task{Agent: agent, Port: outageTask{}, Run: r, Envelope: &envelope.Envelope{}, Deadline: r.Deadline}, c: &Call{To: "human.bob", Key: "one"}}
+		task := envelope.New(envelope.TypeTask, "agent.lead", "human.bob", "human.ask", nil)
+		if _, err := o.sendToPerson(t.Context(), task, time.Now()); !fault.IsCode(err, envelope.CodeUnavailable) {
+			t.Errorf("%v", err)
+		}
+		if err := sign.CheckTime(task, time.Now(), time.Minute); err != nil {
+			t.Error(err)
+		}
+		if _, err := (sign.Verifier{Ring: ring, Mode: sign.Required}).Verify(task, time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -112,7 +112,15 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	if o.c.Begun != nil {
 		o.c.Begun(task.ID, true)
 	}
+	late := false
 	err := o.Port.Persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
+		if late { // after an outage the inbox would refuse the old signature as stale
+			task.TS, task.Sig = envelope.Now(), nil
+			if err := o.sign(task, false); err != nil {
+				return err
+			}
+		}
+		late = true
 		w.Asked, err = o.Agent.post(ctx, task)
 		return err
 	})
