@@ -92,4 +92,22 @@ func TestRegistriesAreCurrent(t *testing.T) {
 	diff(t, "capabilities", sorted(Capabilities()), standard("capabilities.json"))
 	diff(t, "tool protocols", sorted(stringsOf(Protocols())), standard("tool-protocols.json"))
 	diff(t, "vault providers", sorted(stringsOf(VaultProviders())), standard("vault-providers.json"))
+	diff(t, "condition languages", sorted(enumOf(t, "condition", "lang")), standard("condition-languages.json"))
+	diff(t, "memory backends", sorted(enumOf(t, "memory", "backend")), standard("memory-backends.json"))
+}
+
+// enumOf returns the words that the schema of agents allows for a member of one of its definitions.
+func enumOf(t *testing.T, definition, member string) []string {
+	t.Helper()
+	var schema struct {
+		Defs map[string]struct {
+			Properties map[string]struct {
+				Enum []string `json:"enum"`
+			} `json:"properties"`
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(SchemaJSON(KindAgent), &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Defs[definition].Properties[member].Enum
 }

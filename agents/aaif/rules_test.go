@@ -331,6 +331,8 @@ func TestVocabularies(t *testing.T) {
 	list("capabilities", Capabilities())
 	list("tool protocols", stringsOf(Protocols()))
 	list("vault providers", stringsOf(VaultProviders()))
+	list("condition languages", enumOf(t, "condition", "lang"))
+	list("memory backends", enumOf(t, "memory", "backend"))
 	path := filepath.Join("testdata", "vocabularies.golden")
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
