@@ -95,6 +95,20 @@ func asJSON(cmd *cobra.Command) bool {
 	return err == nil && on
 }
 
+// machine says on what the bench runs.
+func machine() string {
+	return term.Counted(runtime.NumCPU(), "core", "cores") + ", " + runtime.Version()
+}
+
+// emit prints a row: as JSON, or its cells in a format.
+func emit(w io.Writer, asJSON bool, row any, format string, cells ...any) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(row)
+	}
+	_, err := fmt.Fprintf(w, format, cells...)
+	return err
+}
+
 func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) error {
 	server, url, err := startRole(ctx, "server")
 	if err != nil {
@@ -102,7 +116,7 @@ func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) err
 	}
 	defer server.stop()
 	if !o.json {
-		fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d; %d characters of payload\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds, o.payload)
+		fmt.Fprintf(stderr, "%s; %v a measurement, median of %d; %d characters of payload\n", machine(), o.duration, o.rounds, o.payload)
 		fmt.Fprintf(stdout, "%-9s %8s %10s %9s %9s %9s %7s\n", "", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "ratio")
 	}
 	b := &bench{benchOptions: o, url: url, server: server}
@@ -114,17 +128,13 @@ func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) err
 		}
 		for _, row := range rows {
 			row.Inflight = inflight
-			if o.json {
-				if err := json.NewEncoder(stdout).Encode(row.benchRow); err != nil {
-					return err
-				}
-				continue
-			}
 			ratio := "1"
 			if row.Mode != benchRaw {
 				ratio = fmt.Sprintf("%.2f", row.RatioToRaw)
 			}
-			fmt.Fprintf(stdout, "%-9s %8d %10.0f %9.0f %9.0f %9.1f %7s\n", row.Mode, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, ratio)
+			if err := emit(stdout, o.json, row.benchRow, "%-9s %8d %10.0f %9.0f %9.0f %9.1f %7s\n", row.Mode, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, ratio); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -199,6 +209,11 @@ func (b *bench) compare(once func(benchMode) (sidesRun, error), raw benchMode, o
 		})
 	}
 	return rows, nil
+}
+
+// quantile returns the element of a sorted slice that a share of the others is below.
+func quantile[T any](sorted []T, share float64) T {
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
 func median(all []float64) float64 {

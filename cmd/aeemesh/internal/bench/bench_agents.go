@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -85,7 +83,7 @@ priority, and its next one. All of them have to be answered.`,
 
 func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Writer) error {
 	if !o.json {
-		fmt.Fprintf(stderr, "%s, %s; idle for %v; times in ms\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.idle)
+		fmt.Fprintf(stderr, "%s; idle for %v; times in ms\n", machine(), o.idle)
 		fmt.Fprintf(stdout, "%7s %7s %10s %10s %9s %9s %17s %17s %17s\n", "agents", "up s", "worker KB", "server KB", "worker %", "server %", "first p50/p99", "other p50/p99", "awake p50/p99")
 	}
 	for _, n := range o.agents {
@@ -97,13 +95,8 @@ func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Write
 		if err != nil {
 			return fmt.Errorf("bench agents: %d agents: %w", n, err)
 		}
-		if o.json {
-			err = json.NewEncoder(stdout).Encode(row)
-		} else {
-			_, err = fmt.Fprintf(stdout, "%7d %7.1f %10.1f %10.1f %9.2f %9.2f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", row.Agents, row.UpSeconds, row.WorkerKB, row.ServerKB,
-				row.WorkerIdle, row.ServerIdle, row.FirstP50, row.FirstP99, row.OtherP50, row.OtherP99, row.AwakeP50, row.AwakeP99)
-		}
-		if err != nil {
+		if err := emit(stdout, o.json, row, "%7d %7.1f %10.1f %10.1f %9.2f %9.2f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", row.Agents, row.UpSeconds, row.WorkerKB, row.ServerKB,
+			row.WorkerIdle, row.ServerIdle, row.FirstP50, row.FirstP99, row.OtherP50, row.OtherP99, row.AwakeP50, row.AwakeP99); err != nil {
 			return err
 		}
 	}
@@ -180,7 +173,7 @@ func (r *crowdRow) ask(ctx context.Context, conn *nats.Conn, js natsjs.JetStream
 		p50, p99 *float64
 	}{{first, &r.FirstP50, &r.FirstP99}, {other, &r.OtherP50, &r.OtherP99}, {awake, &r.AwakeP50, &r.AwakeP99}} {
 		slices.Sort(one.times)
-		*one.p50, *one.p99 = one.times[len(one.times)/2], one.times[len(one.times)*99/100]
+		*one.p50, *one.p99 = quantile(one.times, 0.50), quantile(one.times, 0.99)
 	}
 	return nil
 }

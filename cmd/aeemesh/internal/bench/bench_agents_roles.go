@@ -28,9 +28,9 @@ type crowdUp struct {
 }
 
 func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
-	var url, profile string
+	var profile string
 	var n int
-	cmd := connectedCommand("crowd", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+	cmd := connectedCommand("crowd", func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
 		node, err := mesh.New(conn, mesh.Config{Entity: benchAgent, Durable: benchLane(js)})
 		if err != nil {
@@ -53,7 +53,6 @@ func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
 		}
 		return served()
 	})
-	cmd.Flags().StringVar(&url, "url", "", "")
 	cmd.Flags().IntVar(&n, "agents", 1, "")
 	cmd.Flags().StringVar(&profile, "profile", "", "")
 	return cmd

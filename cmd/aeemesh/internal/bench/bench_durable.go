@@ -2,10 +2,8 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -102,7 +99,7 @@ only).`,
 
 func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, only string, stdout, stderr io.Writer) error {
 	if !o.json {
-		fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d; %d characters of payload; one replica\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds, o.payload)
+		fmt.Fprintf(stderr, "%s; %v a measurement, median of %d; %d characters of payload; one replica\n", machine(), o.duration, o.rounds, o.payload)
 		fmt.Fprintf(stdout, "%-7s %-14s %8s %8s %10s %9s %9s %9s %7s %7s %7s %7s\n", "sync", "", "bytes", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "server", "worker", "client", "ratio")
 	}
 	for _, sync := range syncs {
@@ -195,9 +192,6 @@ func benchPurge(ctx context.Context, js natsjs.JetStream) error {
 }
 
 func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
-	if asJSON {
-		return json.NewEncoder(stdout).Encode(row)
-	}
 	ratio, bytes := "1", ""
 	if row.RatioToRaw != 0 {
 		ratio = fmt.Sprintf("%.2f", row.RatioToRaw)
@@ -205,9 +199,8 @@ func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
 	if row.Bytes != 0 {
 		bytes = strconv.Itoa(row.Bytes)
 	}
-	_, err := fmt.Fprintf(stdout, "%-7s %-14s %8s %8d %10.0f %9.0f %9.0f %9.1f %7.1f %7.1f %7.1f %7s\n",
+	return emit(stdout, asJSON, row, "%-7s %-14s %8s %8d %10.0f %9.0f %9.0f %9.1f %7.1f %7.1f %7.1f %7s\n",
 		row.Sync, row.Mode, bytes, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, row.Server, row.Worker, row.Client, ratio)
-	return err
 }
 
 // durable makes one measurement with its own client, and with a worker if the

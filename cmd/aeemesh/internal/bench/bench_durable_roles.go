@@ -35,7 +35,7 @@ const benchKeys = 4
 
 func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := connectedCommand("work", &r.url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+	cmd := connectedCommand("work", func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
 		ready := func() { fmt.Fprintln(stdout, "ready") }
 		switch benchMode(r.mode) {
@@ -44,8 +44,7 @@ func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 		case benchExchanges:
 			return benchBareWorker(ctx, conn, js, ready)
 		}
-		cfg := mesh.Config{Entity: benchAgent, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Durable: benchLane(js)}
-		node, err := mesh.New(conn, cfg)
+		node, err := mesh.New(conn, nodeConfig(benchAgent, benchLane(js)))
 		if err != nil {
 			return err
 		}
@@ -83,7 +82,7 @@ func benchRawWorker(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, r
 
 func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := connectedCommand("submit", &r.url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+	cmd := connectedCommand("submit", func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		var call func(context.Context) error
 		var err error
 		switch benchMode(r.mode) {

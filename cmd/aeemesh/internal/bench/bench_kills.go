@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -116,7 +114,7 @@ func runBenchKills(ctx context.Context, o killOptions) error {
 			return err
 		}
 		if !o.json {
-			fmt.Fprintf(o.stderr, "%s, %s; %d workers, %d runs and %d live tasks; lease %v\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
+			fmt.Fprintf(o.stderr, "%s; %d workers, %d runs and %d live tasks; lease %v\n", machine(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
 			fmt.Fprintf(o.stdout, "%-44s %6s %8s %8s %8s %8s\n", "", "times", "p50 ms", "p90 ms", "p99 ms", "max ms")
 		}
 		b := &killBench{killOptions: o, url: conn.ConnectedUrl(), server: server, node: node, rand: rand.New(rand.NewPCG(o.seed, o.seed)), crew: map[int]*role{}}
@@ -331,17 +329,11 @@ func (b *killBench) watch(ctx context.Context) error {
 func (b *killBench) print(row killRow) error { return printKills(b.stdout, b.json, row) }
 
 func printKills(w io.Writer, asJSON bool, row killRow) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(row)
-	}
-	var err error
 	switch {
 	case row.TakenOver != nil:
-		_, err = fmt.Fprintf(w, "%s: %d runs, %d reconnects, %d taken from workers that live, %d live tasks given up wrongly\n", row.What, row.Times, row.Reconnects, *row.TakenOver, *row.GivenUp)
+		return emit(w, asJSON, row, "%s: %d runs, %d reconnects, %d taken from workers that live, %d live tasks given up wrongly\n", row.What, row.Times, row.Reconnects, *row.TakenOver, *row.GivenUp)
 	case row.CPU > 0:
-		_, err = fmt.Fprintf(w, "%s: watched %.0f ms of CPU a second, not watched %.0f\n", row.What, row.CPU, row.Alone)
-	default:
-		_, err = fmt.Fprintf(w, "%-44s %6d %8.0f %8.0f %8.0f %8.0f\n", row.What, row.Times, row.P50, row.P90, row.P99, row.Max)
+		return emit(w, asJSON, row, "%s: watched %.0f ms of CPU a second, not watched %.0f\n", row.What, row.CPU, row.Alone)
 	}
-	return err
+	return emit(w, asJSON, row, "%-44s %6d %8.0f %8.0f %8.0f %8.0f\n", row.What, row.Times, row.P50, row.P90, row.P99, row.Max)
 }

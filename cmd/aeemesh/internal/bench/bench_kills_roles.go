@@ -37,7 +37,9 @@ type report struct {
 }
 
 func killConfig(js natsjs.JetStream, entity string) mesh.Config {
-	return mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, MaxTimeout: longEnough, DefaultTimeout: longEnough, Durable: benchLane(js)}
+	cfg := nodeConfig(entity, benchLane(js))
+	cfg.MaxTimeout, cfg.DefaultTimeout = longEnough, longEnough
+	return cfg
 }
 
 // killTask is a task that writes a checkpoint at each step for ever.
@@ -87,26 +89,24 @@ func newBenchKillsWorkCommand(stdout io.Writer) *cobra.Command {
 
 // killWorker serves one worker, which tells of its runs.
 func killWorker(ctx context.Context, url, entity string, concurrency int, reconnect time.Duration, ready func()) error {
+	ready = sync.OnceFunc(ready)
+	defer ready()
 	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: url})
 	if err != nil {
-		ready()
 		return err
 	}
 	defer conn.Close()
 	js, err := natsjs.New(conn)
 	if err != nil {
-		ready()
 		return err
 	}
 	node, err := mesh.New(conn, killConfig(js, entity))
 	if err != nil {
-		ready()
 		return err
 	}
 	tell := func(r report) {
 		r.PID = os.Getpid()
-		body, _ := json.Marshal(r)
-		_ = conn.Publish(sightingSubject, body)
+		publish(conn, sightingSubject, r)
 	}
 	var shaking sync.WaitGroup
 	defer shaking.Wait()
@@ -338,9 +338,7 @@ func distribution(what string, took []time.Duration) killRow {
 		return row
 	}
 	slices.Sort(took)
-	at := func(p float64) float64 {
-		return float64(took[min(len(took)-1, int(p*float64(len(took))))]) / float64(time.Millisecond)
-	}
+	at := func(share float64) float64 { return float64(quantile(took, share)) / float64(time.Millisecond) }
 	row.P50, row.P90, row.P99, row.Max = at(0.50), at(0.90), at(0.99), at(1)
 	return row
 }

@@ -2,13 +2,11 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -84,7 +82,7 @@ answer their sender. The first move of each row is not counted.`,
 				}
 			}
 			if !o.json {
-				fmt.Fprintf(stderr, "%s, %s; %s each; times in ms\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), term.Counted(o.moves, "move", "moves"))
+				fmt.Fprintf(stderr, "%s; %s each; times in ms\n", machine(), term.Counted(o.moves, "move", "moves"))
 				fmt.Fprintf(stdout, "%-8s %10s %6s %8s %8s %8s %8s   %26s\n", "to", "bytes", "moves", "p50", "p90", "p99", "max", "p50 of stop, carry, step")
 			}
 			for _, way := range o.ways {
@@ -112,11 +110,7 @@ answer their sender. The first move of each row is not counted.`,
 }
 
 func printMove(w io.Writer, asJSON bool, r moveRow) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(r)
-	}
-	_, err := fmt.Fprintf(w, "%-8s %10d %6d %8.1f %8.1f %8.1f %8.1f   %8.1f %8.1f %8.1f\n", r.To, r.Bytes, r.Moves, r.P50, r.P90, r.P99, r.Max, r.Stop, r.Carry, r.Step)
-	return err
+	return emit(w, asJSON, r, "%-8s %10d %6d %8.1f %8.1f %8.1f %8.1f   %8.1f %8.1f %8.1f\n", r.To, r.Bytes, r.Moves, r.P50, r.P90, r.P99, r.Max, r.Stop, r.Carry, r.Step)
 }
 
 // measure makes one row, on servers of its own.

@@ -127,11 +127,12 @@ func moveLog(logs bool) *slog.Logger {
 }
 
 func newBenchMigrateWorkCommand(stdout io.Writer) *cobra.Command {
-	var url, platform, remote, ca string
+	var platform, remote, ca string
 	var logs bool
-	cmd := connectedCommand("work", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+	cmd := connectedCommand("work", func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
-		cfg := mesh.Config{Entity: benchAgent, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Logger: moveLog(logs), Durable: moveLane(js, platform)}
+		cfg := nodeConfig(benchAgent, moveLane(js, platform))
+		cfg.Logger = moveLog(logs)
 		if platform != "" { // runs that leave are signed, others need no key
 			signer, ring, err := moveKeys(platform)
 			if err != nil {
@@ -159,13 +160,11 @@ func newBenchMigrateWorkCommand(stdout io.Writer) *cobra.Command {
 		}
 		tell := func(r moveReport) {
 			r.PID = os.Getpid()
-			body, _ := json.Marshal(r)
-			_ = conn.Publish(moveSubject, body)
+			publish(conn, moveSubject, r)
 		}
 		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: moveHandler(tell), Concurrency: 4, Ready: func() { fmt.Fprintln(stdout, "ready") }})
 	})
 	f := cmd.Flags()
-	f.StringVar(&url, "url", "", "")
 	f.StringVar(&platform, "platform", "", "")
 	f.StringVar(&remote, "remote", "", "")
 	f.StringVar(&ca, "ca", "", "")
@@ -222,9 +221,9 @@ func moveHandler(tell func(moveReport)) mesh.Handler {
 }
 
 func newBenchMigrateReceiveCommand(stdout io.Writer) *cobra.Command {
-	var url, cert, key string
+	var cert, key string
 	var logs bool
-	cmd := connectedCommand("receive", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+	cmd := connectedCommand("receive", func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
 		_, ring, err := moveKeys(targetSystem)
 		if err != nil {
@@ -257,7 +256,6 @@ func newBenchMigrateReceiveCommand(stdout io.Writer) *cobra.Command {
 		return nil
 	})
 	f := cmd.Flags()
-	f.StringVar(&url, "url", "", "")
 	f.StringVar(&cert, "cert", "", "")
 	f.StringVar(&key, "key", "", "")
 	f.BoolVar(&logs, "logs", false, "")

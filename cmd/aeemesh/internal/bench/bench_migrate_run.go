@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -73,15 +72,11 @@ func (b *moveBench) system(ctx context.Context, store, platform string) (*moveSy
 		return nil, err
 	}
 	b.roles = append(b.roles, server)
-	conn, err := nats.Connect(url)
+	conn, js, err := connect(url)
 	if err != nil {
 		return nil, err
 	}
 	b.conns = append(b.conns, conn)
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return nil, err
-	}
 	// Large runs need more room than the topology's limits.
 	limits := map[string]jetstream.Limits{}
 	for _, name := range []string{jetstream.BucketState, jetstream.ObjectsState, jetstream.BucketHandoff} {

@@ -30,7 +30,6 @@ const (
 
 // roleFlags are the flags of the bench's child processes.
 type roleFlags struct {
-	url      string
 	mode     string
 	inflight int
 	duration time.Duration
@@ -41,7 +40,6 @@ type roleFlags struct {
 
 func (r *roleFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.url, "url", "", "")
 	f.StringVar(&r.mode, "mode", "", "")
 	f.IntVar(&r.inflight, "inflight", 1, "")
 	f.DurationVar(&r.duration, "duration", time.Second, "")
@@ -62,16 +60,25 @@ func childCommand(use string, run func(ctx context.Context) error) *cobra.Comman
 }
 
 // connectedCommand returns the command of a child process that is connected to the server
-// at url.
-func connectedCommand(use string, url *string, run func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error) *cobra.Command {
-	return childCommand(use, func(ctx context.Context) error {
-		conn, js, err := connect(*url)
+// at --url.
+func connectedCommand(use string, run func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error) *cobra.Command {
+	var url string
+	cmd := childCommand(use, func(ctx context.Context) error {
+		conn, js, err := connect(url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 		return run(ctx, conn, js)
 	})
+	cmd.Flags().StringVar(&url, "url", "", "")
+	return cmd
+}
+
+// publish tells the bench something about a run.
+func publish(conn *nats.Conn, subject string, report any) {
+	body, _ := json.Marshal(report)
+	_ = conn.Publish(subject, body)
 }
 
 // echo is a handler that returns its input.
@@ -98,13 +105,18 @@ func newBenchServerCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
+// nodeConfig is what the nodes of agents have in common. Failed tasks alone are told to the bus.
+func nodeConfig(entity string, lane *mesh.Durable) mesh.Config {
+	return mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Durable: lane}
+}
+
 // node makes the mesh node of one side. Both sides derive the same throw-away
 // keys from fixed seeds, because the bench measures signatures and protects
 // nothing.
 func (r *roleFlags) node(conn *nats.Conn, entity, peer string) (*mesh.Node, error) {
-	cfg := mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}}
-	if !r.events {
-		cfg.TaskEvents = mesh.EventsFailures
+	cfg := nodeConfig(entity, nil)
+	if r.events {
+		cfg.TaskEvents = mesh.EventsAll
 	}
 	var alg sign.Alg
 	switch benchMode(r.mode) {
@@ -134,7 +146,7 @@ func (r *roleFlags) node(conn *nats.Conn, entity, peer string) (*mesh.Node, erro
 
 func newBenchRespondCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := connectedCommand("respond", &r.url, func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
+	cmd := connectedCommand("respond", func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
 		ctx = untilStdinCloses(ctx)
 		if benchMode(r.mode) == benchRaw {
 			if _, err := conn.QueueSubscribe(benchAgent, mesh.QueueGroup, func(msg *nats.Msg) { msg.Respond(msg.Data) }); err != nil {
@@ -169,7 +181,7 @@ type benchRun struct {
 
 func newBenchRequestCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := connectedCommand("request", &r.url, func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
+	cmd := connectedCommand("request", func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
 		call, err := r.caller(conn)
 		if err != nil {
 			return err
@@ -245,9 +257,7 @@ func (r *roleFlags) load(ctx context.Context, call func(context.Context) error) 
 		return benchRun{}, fmt.Errorf("no request was answered within %v", r.duration)
 	}
 	slices.Sort(all)
-	at := func(p float64) float64 {
-		return float64(all[min(len(all)-1, int(p*float64(len(all))))]) / float64(time.Microsecond)
-	}
+	at := func(share float64) float64 { return float64(quantile(all, share)) / float64(time.Microsecond) }
 	run := benchRun{PerSecond: float64(len(all)) / r.duration.Seconds(), P50Micros: at(0.50), P99Micros: at(0.99)}
 	for _, n := range total {
 		run.Total += n

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -75,7 +73,7 @@ Hops are counted and their bounds checked, as in production.`,
 func runBenchTree(ctx context.Context, o benchOptions, chains, fans []int, stdout, stderr io.Writer) error {
 	return withServer(ctx, func(_ *role, conn *nats.Conn, js natsjs.JetStream) error {
 		if !o.json {
-			fmt.Fprintf(stderr, "%s, %s; %v a measurement, median of %d\n", term.Counted(runtime.NumCPU(), "core", "cores"), runtime.Version(), o.duration, o.rounds)
+			fmt.Fprintf(stderr, "%s; %v a measurement, median of %d\n", machine(), o.duration, o.rounds)
 			fmt.Fprintf(stdout, "%-8s %5s %-8s %10s %10s %10s %7s\n", "", "hops", "", "p50 µs", "p99 µs", "µs a hop", "ratio")
 		}
 		b := &benchTree{benchOptions: o, stdout: stdout, conn: conn}
@@ -173,8 +171,9 @@ func (b *benchTree) start(ctx context.Context, js natsjs.JetStream, longest int)
 }
 
 func benchNode(js natsjs.JetStream, entity string) mesh.Config {
-	return mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures,
-		Durable: benchLane(js), Counters: counter.New(js, subject.Map{}), Tree: mesh.TreeLimits{MaxTasks: 1 << 40}}
+	cfg := nodeConfig(entity, benchLane(js))
+	cfg.Counters, cfg.Tree.MaxTasks = counter.New(js, subject.Map{}), 1<<40
+	return cfg
 }
 
 func (b *benchTree) serve(ctx context.Context, entity string, handler mesh.Handler) error {
@@ -315,8 +314,8 @@ func (b *benchTree) measure(ctx context.Context, shape string, n int) error {
 				return fmt.Errorf("%s of %d, %s: %w", shape, n, mode, err)
 			}
 			slices.Sort(took)
-			p50[mode] = append(p50[mode], took[len(took)/2])
-			p99[mode] = append(p99[mode], took[len(took)*99/100])
+			p50[mode] = append(p50[mode], quantile(took, 0.50))
+			p99[mode] = append(p99[mode], quantile(took, 0.99))
 		}
 	}
 	for _, mode := range modes {
@@ -351,13 +350,9 @@ func (b *benchTree) once(ctx context.Context, op func(context.Context) error) (t
 }
 
 func printTree(stdout io.Writer, asJSON bool, row treeRow) error {
-	if asJSON {
-		return json.NewEncoder(stdout).Encode(row)
-	}
 	ratio := ""
 	if row.RatioToRaw > 0 {
 		ratio = fmt.Sprintf("%.1f", row.RatioToRaw)
 	}
-	_, err := fmt.Fprintf(stdout, "%-8s %5d %-8s %10.0f %10.0f %10.1f %7s\n", row.Shape, row.Size, row.Mode, row.P50Micros, row.P99Micros, row.HopMicros, ratio)
-	return err
+	return emit(stdout, asJSON, row, "%-8s %5d %-8s %10.0f %10.0f %10.1f %7s\n", row.Shape, row.Size, row.Mode, row.P50Micros, row.P99Micros, row.HopMicros, ratio)
 }
