@@ -1,5 +1,10 @@
 package envelope
 
+import (
+	"bytes"
+	"encoding/json"
+)
+
 // AppendJSON validates e and appends its JSON to dst: the 14 fields in the draft's order,
 // nulls included, then the extra members. Object-valued fields are copied unchanged. On
 // error it returns dst unchanged.
@@ -75,6 +80,17 @@ func appendRaw(dst, raw []byte) []byte {
 		return append(dst, "null"...)
 	}
 	return append(dst, raw...)
+}
+
+// EncodeJSON returns the JSON of v, like json.Marshal, but without its escapes of <, > and &.
+func EncodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // AppendString appends s as a JSON string in the form of RFC 8785: it escapes only what

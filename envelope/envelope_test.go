@@ -458,3 +458,14 @@ func TestParseStoredHasNoLimitOfSize(t *testing.T) {
 		}
 	}
 }
+
+func TestEncodeJSONWritesNoEscapesForHTML(t *testing.T) {
+	t.Parallel()
+	got, err := envelope.EncodeJSON(map[string]any{"a": "<&>", "b": json.RawMessage(`{"c": 1.50}`)})
+	if want := `{"a":"<&>","b":{"c":1.50}}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	if got, err := envelope.EncodeJSON(json.RawMessage(`{`)); err == nil {
+		t.Errorf("what is not JSON became %s", got)
+	}
+}

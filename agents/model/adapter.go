@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -41,11 +42,7 @@ func Merge(object, members []byte) ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(append(out, quoted...), ':'), values[name]...)
+		out = append(append(envelope.AppendString(out, name), ':'), values[name]...)
 	}
 	return append(out, '}'), nil
 }

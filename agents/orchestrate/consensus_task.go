@@ -1,7 +1,6 @@
 package orchestrate
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -139,11 +138,9 @@ func orNull(raw json.RawMessage) json.RawMessage {
 // mustJSON encodes values that always can be encoded: our own structs around
 // valid JSON.
 func mustJSON(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	raw, err := envelope.EncodeJSON(v)
+	if err != nil {
 		panic("orchestrate: encode: " + err.Error())
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return raw
 }

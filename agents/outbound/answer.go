@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // maxWords bounds an endpoint's own text about a failure, in characters.
@@ -32,7 +33,7 @@ func (a *Answer) JSON() (json.RawMessage, error) {
 	kind, params, err := mime.ParseMediaType(a.Type)
 	switch {
 	case len(body) == 0:
-		return marshal(map[string]any{"status": a.Status})
+		return envelope.EncodeJSON(map[string]any{"status": a.Status})
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		if !json.Valid(body) || !utf8.Valid(body) {
 			return nil, &Failure{Reason: ReasonBroken, Status: a.Status, Message: "the answer says that it is JSON, and is not"}
@@ -41,9 +42,9 @@ func (a *Answer) JSON() (json.RawMessage, error) {
 	case (kind == "" || kind == "text/plain") && (body[0] == '{' || body[0] == '[') && json.Valid(body):
 		return a.secrets.JSON(body), nil // the form of many servers
 	case isText(kind) || (err != nil || kind == "") && utf8.Valid(body):
-		return marshal(map[string]any{"text": a.secrets.Scrub(decodeText(a.Body, params["charset"])), "content_type": kind})
+		return envelope.EncodeJSON(map[string]any{"text": a.secrets.Scrub(decodeText(a.Body, params["charset"])), "content_type": kind})
 	}
-	return marshal(map[string]any{"content_type": kind, "bytes": len(a.Body)})
+	return envelope.EncodeJSON(map[string]any{"content_type": kind, "bytes": len(a.Body)})
 }
 
 // trimmed returns the body without white space around it and without a byte order mark, which a
@@ -142,14 +143,4 @@ func decodeText(body []byte, charset string) string {
 		}
 	}
 	return strings.ToValidUTF8(string(body), "\uFFFD")
-}
-
-func marshal(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(buf.Bytes()), nil
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // format is the version of a stored record (docs/nats-binding.md).
@@ -51,13 +51,10 @@ func (r *Record) Encode() ([]byte, error) {
 		text := string(r.Document)
 		s.Document = &text
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // otherwise a document of angle brackets would grow by a factor of six
-	if err := enc.Encode(s); err != nil {
+	data, err := envelope.EncodeJSON(s) // HTML escapes would make a document of angle brackets six times as large
+	if err != nil {
 		return nil, err
 	}
-	data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	if len(data) > MaxRecord {
 		return nil, fmt.Errorf("the record has %d bytes: at most %d are kept", len(data), MaxRecord)
 	}

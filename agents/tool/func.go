@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Func makes a tool from a typed function. Arguments are decoded into an In,
@@ -23,13 +25,11 @@ func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out,
 		if err != nil {
 			return nil, err
 		}
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(out); err != nil {
+		raw, err := envelope.EncodeJSON(out)
+		if err != nil {
 			return nil, &Error{Kind: ErrInvalidResult, Tool: def.Name, Message: "the result cannot be written as JSON", Err: err}
 		}
-		return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+		return raw, nil
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
-	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -78,7 +78,7 @@ func (a *ask) body() ([]byte, error) {
 		messages = model.InWords(a.req.Format, messages)
 	}
 	a.conversation(&p, messages)
-	body, err := endpoint.Encode(p)
+	body, err := envelope.EncodeJSON(p)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // The subset of JSON Schema that structured output supports (Anthropic, "Structured outputs", JSON
@@ -85,7 +85,7 @@ func fit(schema json.RawMessage) (json.RawMessage, error) {
 	if err := s.describe(beyond); err != nil {
 		return nil, err
 	}
-	return endpoint.Encode(s)
+	return envelope.EncodeJSON(s)
 }
 
 // empty reports whether a keyword has no effect with this value.
@@ -129,7 +129,7 @@ func (s words) fitAll(name string) error {
 			return err
 		}
 	}
-	raw, err := endpoint.Encode(all)
+	raw, err := envelope.EncodeJSON(all)
 	s[name] = raw
 	return err
 }
@@ -163,7 +163,7 @@ func (s words) branches() error {
 		}
 		delete(s, name)
 		if len(kept) > 0 {
-			raw, err := endpoint.Encode(kept)
+			raw, err := envelope.EncodeJSON(kept)
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func (s words) describe(beyond words) error {
 		}
 		description += "\n\n"
 	}
-	raw, err := endpoint.Encode(description + "{" + strings.Join(parts, ", ") + "}")
+	raw, err := envelope.EncodeJSON(description + "{" + strings.Join(parts, ", ") + "}")
 	s["description"] = raw
 	return err
 }

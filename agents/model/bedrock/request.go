@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
-	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -64,7 +64,7 @@ func (a *ask) body() ([]byte, error) {
 		messages = model.InWords(a.req.Format, messages)
 	}
 	a.conversation(&in, messages)
-	body, err := endpoint.Encode(in)
+	body, err := envelope.EncodeJSON(in)
 	if err != nil || len(a.extended) == 0 {
 		return body, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 const (
@@ -62,13 +63,11 @@ func asJSON(content string) json.RawMessage {
 }
 
 func quote(s string) json.RawMessage {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
+	raw, err := envelope.EncodeJSON(s)
+	if err != nil {
 		panic("builtin: encode of a string failed: " + err.Error())
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return raw
 }
 
 // lookup returns the value of a reference.

@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -17,17 +16,6 @@ func Decode(data []byte, v any) error {
 		return nil
 	}
 	return err
-}
-
-// Encode returns the JSON of v, without the HTML escapes that json.Marshal writes.
-func Encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Text is a string that can be decoded from any JSON value: null becomes "", and a value of another

@@ -40,14 +40,3 @@ func TestDecodeLeavesOutWhatIsOfAnotherType(t *testing.T) {
 		}
 	}
 }
-
-func TestEncodeWritesNoEscapesForHTML(t *testing.T) {
-	t.Parallel()
-	got, err := endpoint.Encode(map[string]any{"a": "<&>", "b": json.RawMessage(`{"c": 1.50}`)})
-	if want := `{"a":"<&>","b":{"c":1.50}}`; err != nil || string(got) != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
-	}
-	if got, err := endpoint.Encode(json.RawMessage(`{`)); err == nil {
-		t.Errorf("what is not JSON became %s", got)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -168,11 +169,7 @@ func mergeDeep(a, b json.RawMessage) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		member, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		one := append(append(append(append([]byte{'{'}, member...), ':'), inner...), '}')
+		one := append(append(append(envelope.AppendString([]byte{'{'}, name), ':'), inner...), '}')
 		if merged, err = model.Merge(merged, one); err != nil {
 			return nil, err
 		}

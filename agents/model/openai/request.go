@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
-	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -56,7 +56,7 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 		p.StreamOptions = &usageAsked{IncludeUsage: true}
 	}
 	p.Stream = b.wire.stream
-	body, err := endpoint.Encode(p)
+	body, err := envelope.EncodeJSON(p)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (m *Model) message(msg *model.Message) (json.RawMessage, error) {
 			out.ToolCalls = append(out.ToolCalls, sentCall{m.callID(c.ID), "function", sentFunction{c.Name, string(c.Arguments)}})
 		}
 	}
-	plain, err := endpoint.Encode(out)
+	plain, err := envelope.EncodeJSON(out)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (m *Model) message(msg *model.Message) (json.RawMessage, error) {
 	if len(members) == 0 {
 		return plain, nil
 	}
-	more, err := endpoint.Encode(members)
+	more, err := envelope.EncodeJSON(members)
 	if err != nil {
 		return nil, err
 	}

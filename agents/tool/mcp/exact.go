@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
@@ -123,11 +124,9 @@ func addExact(object map[string]json.RawMessage, name string, text json.RawMessa
 
 // encode encodes values that can always be encoded.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	raw, err := envelope.EncodeJSON(v)
+	if err != nil {
 		return json.RawMessage("null")
 	}
-	return bytes.TrimSpace(b.Bytes())
+	return raw
 }
