@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
@@ -145,7 +147,7 @@ func (d *differ) members(path string, a, b map[string]any) {
 	names := maps.Clone(a)
 	maps.Copy(names, b)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		at := path + "/" + pointerEscapes.Replace(name)
+		at := string(jsontext.Pointer(path).AppendToken(name))
 		from, was := a[name]
 		to, is := b[name]
 		switch {
@@ -158,8 +160,6 @@ func (d *differ) members(path string, a, b map[string]any) {
 		}
 	}
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // items compares arrays element by element. Conversations and ledgers grow at their end,
 // so a finer comparison would find no more.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
@@ -210,29 +212,12 @@ func comparePointers(a, b string) int {
 	})
 }
 
-var (
-	pointerEscaper   = strings.NewReplacer("~", "~0", "/", "~1")
-	pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
-)
-
 // child returns the pointer of a member or an item of the value at pointer.
 func child[T string | int](pointer string, key T) string {
 	switch key := any(key).(type) {
 	case string:
-		return pointer + "/" + pointerEscaper.Replace(key)
+		return string(jsontext.Pointer(pointer).AppendToken(key))
 	default:
 		return pointer + "/" + strconv.Itoa(key.(int))
 	}
-}
-
-// splitPointer returns the tokens of a pointer, unescaped.
-func splitPointer(pointer string) []string {
-	if pointer == "" {
-		return nil
-	}
-	tokens := strings.Split(pointer[1:], "/")
-	for i, t := range tokens {
-		tokens[i] = pointerUnescaper.Replace(t)
-	}
-	return tokens
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
@@ -87,7 +89,7 @@ func (s *documentSchema) resolve(node any) map[string]any {
 
 // lookup returns the value at a pointer in a tree, or nil.
 func lookup(tree any, pointer string) any {
-	for _, token := range splitPointer(pointer) {
+	for token := range jsontext.Pointer(pointer).Tokens() {
 		switch node := tree.(type) {
 		case map[string]any:
 			tree = node[token]

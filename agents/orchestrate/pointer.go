@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A Pointer is a JSON Pointer (RFC 6901) to a part of a value; "" is the whole.
@@ -32,9 +34,7 @@ func (p Pointer) Find(value json.RawMessage) (part json.RawMessage, ok bool) {
 	if !json.Valid(value) {
 		return nil, false
 	}
-	tokens := strings.Split(string(p), "/")
-	for _, token := range tokens[1:] {
-		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+	for token := range jsontext.Pointer(p).Tokens() {
 		switch kindOf(value) {
 		case '{':
 			var members map[string]json.RawMessage

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
@@ -109,8 +111,7 @@ func (w *vetter) follow(pointer string) (int32, bool) {
 		return none, false
 	}
 	at := int32(0)
-	for _, token := range strings.Split(pointer[1:], "/") {
-		token = pointerUnescape.Replace(token)
+	for token := range jsontext.Pointer(pointer).Tokens() {
 		v := &w.values[at]
 		switch v.kind {
 		case kObject:
@@ -132,5 +133,3 @@ func (w *vetter) follow(pointer string) (int32, bool) {
 	}
 	return at, true
 }
-
-var pointerUnescape = strings.NewReplacer("~1", "/", "~0", "~")

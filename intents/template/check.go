@@ -80,7 +80,7 @@ func (f *Form) unread(p schema.Problem) error {
 	out := KeyProblem{Pointer: p.Pointer, Rule: p.Keyword, Message: p.Message, Remedy: "send one JSON object of keys and values, each key once"}
 	if p.Pointer != "" {
 		name, _, _ := strings.Cut(p.Pointer[1:], "/")
-		out.Key, out.Remedy = clip.Text(pointerUnescaper.Replace(name), 64), remedies[p.Keyword]
+		out.Key, out.Remedy = clip.Text(jsontext.Pointer(name).LastToken(), 64), remedies[p.Keyword]
 		if i, ok := f.byName[out.Key]; ok {
 			out = f.keys[i].problem(out.Rule, out.Message, out.Remedy)
 			out.Pointer = p.Pointer

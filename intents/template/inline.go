@@ -105,8 +105,8 @@ func (c *conversion) target(ref, p string) []byte {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if pointer, err := url.PathUnescape(pointer); ok && err == nil && (pointer == "" || pointer[0] == '/') {
 		at := c.root
-		for _, token := range strings.Split(pointer, "/")[1:] {
-			at = child(at, pointerUnescaper.Replace(token))
+		for token := range jsontext.Pointer(pointer).Tokens() {
+			at = child(at, token)
 		}
 		if at != nil {
 			return at
@@ -115,8 +115,6 @@ func (c *conversion) target(ref, p string) []byte {
 	c.add(p, "$ref", "refer to a place in the same schema by a JSON pointer, for instance #/$defs/address", "is a reference of a kind that cannot be written out")
 	return nil
 }
-
-var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
 // child returns a member or an item of a value; nil if there is none.
 func child(raw []byte, token string) []byte {

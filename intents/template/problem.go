@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
@@ -167,11 +169,9 @@ func at(pointer string, token any) string {
 	case int:
 		return pointer + "/" + strconv.Itoa(token)
 	default:
-		return pointer + "/" + pointerEscaper.Replace(clip.Text(fmt.Sprint(token), 100))
+		return string(jsontext.Pointer(pointer).AppendToken(clip.Text(fmt.Sprint(token), 100)))
 	}
 }
-
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 // quoted escapes and shortens a name for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", clip.Text(s, 64)) }

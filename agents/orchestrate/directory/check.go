@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -190,10 +191,7 @@ func references(def *aaif.Definition) []reference {
 	const ours = "/" + orchestrate.Extension + "/orchestration"
 	add(ours+"/synthesizer", extras.Synthesizer)
 	for _, alias := range slices.Sorted(maps.Keys(extras.Steps)) {
-		add(fmt.Sprintf("%s/steps/%s/escalate_to", ours, pointerEscape.Replace(alias)), extras.Steps[alias].EscalateTo)
+		add(string(jsontext.Pointer(ours+"/steps").AppendToken(alias))+"/escalate_to", extras.Steps[alias].EscalateTo)
 	}
 	return out
 }
-
-// pointerEscape writes a name as a token of a JSON Pointer (RFC 6901, section 3).
-var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -18,9 +20,13 @@ import (
 func extension(names ...string) string {
 	pointer := "/" + orchestrate.Extension + "/orchestration"
 	for _, n := range names {
-		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(n)
+		pointer = memberAt(pointer, n)
 	}
 	return pointer
+}
+
+func memberAt(pointer, name string) string {
+	return string(jsontext.Pointer(pointer).AppendToken(name))
 }
 
 // vocabularies are the permitted values of the extension's text members.
@@ -93,7 +99,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 		}
 		types := membersOf(want)
 		for name, value := range members {
-			child := pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			child := memberAt(pointer, name)
 			typ, ok := types[name]
 			if !ok {
 				names := slices.Sorted(maps.Keys(types))
@@ -109,7 +115,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 			return
 		}
 		for name, value := range members {
-			t.shape(pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), value, want.Elem())
+			t.shape(memberAt(pointer, name), value, want.Elem())
 		}
 	case want.Kind() == reflect.String:
 		var s string

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
@@ -184,7 +186,7 @@ func Problems(err error) (out []*Problem) {
 
 // value reads one member.
 func (r *reader) value(key string, raw json.RawMessage) (Value, bool) {
-	pointer := "/" + Section + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	pointer := string(jsontext.Pointer("/" + Section).AppendToken(key))
 	s, known := r.settings[key]
 	if !known {
 		r.refuse(pointer, "%s.%s is not known%s", Section, key, r.meant(key))
