@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -71,12 +70,8 @@ is found by, and how many workers answer for it now.`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, _ registry.Registry, all []registry.Entry) error {
-				found, err := workers.Discover(ctx, s.Node, "", wait)
-				known := !errors.Is(err, nats.ErrPermissionViolation)
-				switch {
-				case !known:
-					a.Term.Warn("how many workers answer is not known: %s", outcome.Text(err))
-				case err != nil:
+				found, known, err := workers.DiscoverIfAllowed(ctx, a.Term, s.Node, "", wait)
+				if err != nil {
 					return err
 				}
 				count := map[string]int{}

@@ -2,14 +2,12 @@ package queues
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -185,12 +183,8 @@ func look(s *session.Session, ctx context.Context, q *jetstream.Queue, entity st
 	if err != nil {
 		return nil, err
 	}
-	found, err := workers.Discover(ctx, s.Node, entity, wait)
-	known := !errors.Is(err, nats.ErrPermissionViolation)
-	switch {
-	case !known:
-		s.App.Term.Warn("how many workers answer is not known: %s", outcome.Text(err))
-	case err != nil:
+	found, known, err := workers.DiscoverIfAllowed(ctx, s.App.Term, s.Node, entity, wait)
+	if err != nil {
 		return nil, err
 	}
 	takers := workers.TakersOf(found)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
@@ -35,6 +36,17 @@ func Discover(ctx context.Context, node *mesh.Node, entity string, wait time.Dur
 		return nil, outcome.Hinted(fmt.Errorf("agents cannot be discovered: %w", refused.Err), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
 	}
 	return found, nil
+}
+
+// DiscoverIfAllowed is Discover, but if the user lacks the permission, it warns that it is not known
+// how many workers answer.
+func DiscoverIfAllowed(ctx context.Context, t *term.Terminal, node *mesh.Node, entity string, wait time.Duration) (found []mesh.Instance, known bool, err error) {
+	found, err = Discover(ctx, node, entity, wait)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		t.Warn("how many workers answer is not known: %s", outcome.Text(err))
+		return nil, false, nil
+	}
+	return found, true, err
 }
 
 // WantSignatures reports whether a worker of an entity may refuse unsigned
