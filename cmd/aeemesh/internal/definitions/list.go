@@ -91,36 +91,29 @@ is found by, and how many workers answer for it now.`,
 
 // showDefinitions prints registrations with the number of workers of each, if it is known.
 func showDefinitions(a *session.App, all []registry.Entry, count map[string]int, known bool) error {
-	var rows [][]string
+	var views []definitionView
 	for i := range all {
 		v := viewDefinition(&all[i])
-		answer := "?"
 		if n := count[v.Entity]; known && v.Problem == "" {
-			v.Workers, answer = &n, strconv.Itoa(n)
+			v.Workers = &n
 		}
-		if a.Term.JSON {
-			if err := a.Term.Object(v); err != nil {
-				return err
-			}
-			continue
-		}
-		if v.Problem != "" {
+		if v.Problem != "" && !a.Term.JSON {
 			a.Term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
 			continue
 		}
-		id := cmp.Or(v.AgentID, "-")
-		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), answer, term.Ago(v.At), v.By})
+		views = append(views, v)
 	}
-	if a.Term.JSON {
-		return nil
-	}
-	if len(rows) == 0 {
+	if len(views) == 0 && !a.Term.JSON {
 		a.Term.Say("nothing is registered")
 		a.Term.Hint("\"aeemesh agents import FILE\" registers a definition.")
-		return nil
 	}
-	a.Term.Table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
-	return nil
+	return term.List(a.Term, []string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, views, func(v definitionView) []string {
+		answer := "?"
+		if v.Workers != nil {
+			answer = strconv.Itoa(*v.Workers)
+		}
+		return []string{v.Entity, cmp.Or(v.AgentID, "-"), v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), answer, term.Ago(v.At), v.By}
+	})
 }
 
 // keyOf returns the key of a name, also of a removed registration.
