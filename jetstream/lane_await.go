@@ -88,48 +88,61 @@ type LaneWait struct {
 }
 
 // AwaitLane checks for the durable lane, every interval and after each reconnect, until
-// it is available or ctx ends. After [ErrNoLane] it checks at every 20th interval only.
+// it is available or ctx ends. After [ErrNoLane] the interval is 20 times as long.
 // first is the result of the caller's own check; came, if not nil, is called before Ready
 // is closed.
 func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced bool, every time.Duration, first error, came func()) *LaneWait {
 	w := &LaneWait{ready: make(chan struct{})}
 	w.lacks.Store(&first)
-	conn := js.Conn()
+	pause := func() time.Duration {
+		if errors.Is(w.Lacks(), ErrNoLane) {
+			return 20 * every // each check is a line in the server's log
+		}
+		return every
+	}
+	go LookAgain(ctx, js.Conn(), pause(), nil, func(ctx context.Context) time.Duration {
+		looking, cancel := api.OneRequest(ctx)
+		err := LaneLacks(looking, js, m, fenced)
+		cancel()
+		switch {
+		case err == nil:
+			if came != nil {
+				came()
+			}
+			close(w.ready)
+			return 0
+		case ctx.Err() == nil:
+			w.lacks.Store(&err)
+		}
+		return pause()
+	})()
+	return w
+}
+
+// LookAgain returns a function that looks for a part of JetStream that is not there yet: after each
+// pause, after each wake, and whenever conn has connected again, until look returns 0 as the next
+// pause or ctx ends. It has to be called: conn's connects are heard from now on.
+func LookAgain(ctx context.Context, conn *nats.Conn, pause time.Duration, wake <-chan struct{}, look func(context.Context) time.Duration) func() {
 	status := conn.StatusChanged(nats.CONNECTED)
-	go func() {
+	return func() {
 		defer conn.RemoveStatusListener(status)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		ticks := 0
-		for {
+		for pause > 0 {
+			timer := time.NewTimer(pause)
 			select {
 			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if ticks++; errors.Is(w.Lacks(), ErrNoLane) && ticks%20 != 0 {
-					continue // each check is a line in the server's log
-				}
+			case <-wake:
 			case <-status:
+			case <-timer.C:
 			}
-			if !conn.IsConnected() {
-				continue
-			}
-			looking, cancel := api.OneRequest(ctx)
-			err := LaneLacks(looking, js, m, fenced)
-			cancel()
-			switch {
-			case err == nil:
-				if came != nil {
-					came()
-				}
-				close(w.ready)
+			timer.Stop()
+			if ctx.Err() != nil {
 				return
-			case ctx.Err() == nil:
-				w.lacks.Store(&err)
+			}
+			if conn.IsConnected() {
+				pause = look(ctx)
 			}
 		}
-	}()
-	return w
+	}
 }
 
 // Ready is closed when the lane is available.

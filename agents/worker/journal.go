@@ -38,7 +38,7 @@ func (w *Worker) useJournal(ctx context.Context, js natsjs.JetStream, m subject.
 	}
 	next := late.learn(ctx, entries, refuted, err)
 	cfg.Journal, cfg.Refutations = late, &late.refuted
-	w.later.Go(func() { lookAgain(ctx, js.Conn(), next, nil, late.look) })
+	w.later.Go(jetstream.LookAgain(ctx, js.Conn(), next, nil, late.look))
 	return nil
 }
 

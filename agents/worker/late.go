@@ -1,38 +1,11 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/aeemesh/aeemesh/jetstream"
 )
-
-// lookAgain looks for a part of JetStream that a worker has not found at its start: after each pause,
-// after each wake, and whenever conn has connected again, until look returns 0 as the next pause or
-// ctx ends.
-func lookAgain(ctx context.Context, conn *nats.Conn, pause time.Duration, wake <-chan struct{}, look func(context.Context) time.Duration) {
-	status := conn.StatusChanged(nats.CONNECTED)
-	defer conn.RemoveStatusListener(status)
-	for pause > 0 {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-wake:
-		case <-status:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-		if conn.IsConnected() {
-			pause = look(ctx)
-		}
-	}
-}
 
 // Pauses between two looks. A request that is denied is a line in the server's log.
 const (

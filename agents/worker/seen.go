@@ -49,9 +49,7 @@ func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map
 			wake: make(chan struct{}, 1), expected: true}
 		next := late.learn(ctx, bound, age, err)
 		cfg.Seen = late
-		w.later.Go(func() {
-			lookAgain(ctx, js.Conn(), next, late.wake, func(ctx context.Context) time.Duration { return late.look(ctx, false) })
-		})
+		w.later.Go(jetstream.LookAgain(ctx, js.Conn(), next, late.wake, func(ctx context.Context) time.Duration { return late.look(ctx, false) }))
 		return nil
 	case err != nil:
 		return &ConfigError{"Replay", err}
