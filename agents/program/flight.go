@@ -255,7 +255,7 @@ func (x *process) writeLoop() {
 	for {
 		select {
 		case w := <-x.lines:
-			_, err := x.stdin.Write(w.line)
+			_, err := x.pipes.Stdin.Write(w.line)
 			w.done <- err
 			if err != nil {
 				x.broken <- errors.New("the program closed its standard input")

@@ -64,7 +64,7 @@ func (c *lineCounts) details(d map[string]any) {
 // readLoop reads the program's answers until its standard output is closed,
 // after which the process can do no more work.
 func (x *process) readLoop() {
-	r := lineReader{r: bufio.NewReaderSize(x.stdout, 64<<10), max: x.p.cfg.MaxLine}
+	r := lineReader{r: bufio.NewReaderSize(x.pipes.Stdout, 64<<10), max: x.p.cfg.MaxLine}
 	for {
 		line, err := r.next()
 		if err == errLineTooLong {
@@ -306,7 +306,7 @@ const maxStderrLine = 4 << 10
 
 // stderrLoop passes the program's standard error on to the operator.
 func (x *process) stderrLoop() {
-	r := lineReader{r: bufio.NewReaderSize(x.stderr, maxStderrLine), max: maxStderrLine, cut: true}
+	r := lineReader{r: bufio.NewReaderSize(x.pipes.Stderr, maxStderrLine), max: maxStderrLine, cut: true}
 	own := newLimitedLog(x.p.cfg.Logger, 50, 200)
 	for {
 		line, err := r.next()

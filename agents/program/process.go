@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,9 @@ import (
 
 // process is one run of the program, from start to exit.
 type process struct {
-	p      *Program
-	group  *subprocess.Group
-	stdin  *os.File
-	stdout *os.File
-	stderr *os.File
+	p     *Program
+	group *subprocess.Group
+	pipes subprocess.Pipes
 
 	lines    chan *writing // lines for the writer, which accepts one at a time
 	gone     chan struct{} // closed when no more tasks are accepted
@@ -40,43 +37,10 @@ func startProcess(p *Program) (_ *process, err error) {
 	}
 	cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
 	cmd.Env = p.cfg.Env
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-		if err != nil {
-			made.close()
-		}
-	}()
-	var stdin, stdout, stderr *os.File
-	if stdin, made.stdin, err = os.Pipe(); err != nil {
-		return nil, fmt.Errorf("start program: %w", err)
-	}
-	theirs = append(theirs, stdin)
-	if made.stdout, stdout, err = os.Pipe(); err != nil {
-		return nil, fmt.Errorf("start program: %w", err)
-	}
-	theirs = append(theirs, stdout)
-	if made.stderr, stderr, err = os.Pipe(); err != nil {
-		return nil, fmt.Errorf("start program: %w", err)
-	}
-	theirs = append(theirs, stderr)
-	// These are files, not readers and writers, so that Wait waits for the
-	// program only, and not for processes that have inherited its pipes.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	if made.group, err = subprocess.Start(cmd); err != nil {
+	if made.group, made.pipes, err = subprocess.StartPiped(cmd); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	return made, nil
-}
-
-func (x *process) close() {
-	for _, f := range []*os.File{x.stdin, x.stdout, x.stderr} {
-		if f != nil {
-			f.Close()
-		}
-	}
 }
 
 // lastWords is how long the pipes of an exited program are still read. They end
@@ -112,11 +76,11 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 		err = x.stop(exited)
 	}
 	deadline := time.Now().Add(lastWords)
-	x.stdout.SetReadDeadline(deadline)
-	x.stderr.SetReadDeadline(deadline)
-	x.stdin.Close()
+	x.pipes.Stdout.SetReadDeadline(deadline)
+	x.pipes.Stderr.SetReadDeadline(deadline)
+	x.pipes.Stdin.Close()
 	x.loops.Wait()
-	x.close()
+	x.pipes.Close()
 	switch {
 	case why != nil:
 		return why
@@ -145,7 +109,7 @@ func (x *process) hungUp(ctx context.Context, exited <-chan error, reason error)
 // stop ends the process: it closes its standard input, then sends SIGTERM, then
 // SIGKILL.
 func (x *process) stop(exited <-chan error) error {
-	x.stdin.Close()
+	x.pipes.Stdin.Close()
 	for _, step := range []struct {
 		wait time.Duration
 		next func()

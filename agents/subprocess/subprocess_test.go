@@ -61,3 +61,18 @@ func TestEnvironmentIsShort(t *testing.T) {
 		t.Errorf("%v: want an error without the value", err)
 	}
 }
+
+// A program that cannot be started leaves no descriptor behind.
+func TestAProgramThatDoesNotStartLeavesNoPipe(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("/no/such/program")
+	_, pipes, err := StartPiped(cmd)
+	if err == nil {
+		t.Fatal("it was started")
+	}
+	for _, f := range []any{pipes.Stdin, pipes.Stdout, pipes.Stderr, cmd.Stdin, cmd.Stdout, cmd.Stderr} {
+		if err := f.(*os.File).Close(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("an end of a pipe was open: %v", err)
+		}
+	}
+}

@@ -70,23 +70,11 @@ func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 	stderr := &stderrLog{log: log, known: cfg.Redactor, limit: rate.NewLimiter(10, 50)}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = graceTerm // a child process may hold standard error open
-
-	childIn, stdin, err := os.Pipe()
+	group, ours, err := subprocess.StartPiped(cmd)
 	if err != nil {
 		return nil, err
 	}
-	stdout, childOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, childIn.Close(), stdin.Close())
-	}
-	cmd.Stdin, cmd.Stdout = childIn, childOut
-	group, err := subprocess.Start(cmd)
-	_, _ = childIn.Close(), childOut.Close()
-	if err != nil {
-		_, _ = stdin.Close(), stdout.Close()
-		return nil, err
-	}
-	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, writeTimeout: cfg.writeTimeout, occupied: neverOccupied, incoming: make(chan frame),
+	p := &pipes{group: group, stdin: ours.Stdin, stdout: ours.Stdout, stderr: stderr, writeTimeout: cfg.writeTimeout, occupied: neverOccupied, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
 	go p.pump(cfg.MaxMessage)
 	return p, nil

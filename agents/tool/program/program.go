@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -163,35 +162,17 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 // that children held its input or output open for longer than the grace. When
 // the program or ctx ends, its whole group is killed.
 func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Writer) (left bool, err error) {
-	var pipes []*os.File // read and write ends in turn
-	defer func() {
-		for _, f := range pipes {
-			_ = f.Close() // some are closed already
-		}
-	}()
-	for range 3 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return false, err
-		}
-		pipes = append(pipes, r, w)
-	}
-	in, out, errs := pipes[1], pipes[2], pipes[4]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0], pipes[3], pipes[5]
-	group, err := subprocess.Start(cmd)
+	group, pipes, err := subprocess.StartPiped(cmd)
 	if err != nil {
 		return false, err
 	}
-	for _, i := range []int{0, 3, 5} {
-		_ = pipes[i].Close()
-	}
 	var copying sync.WaitGroup
 	copying.Go(func() {
-		_, _ = in.Write(stdin) // a program need not read its input
-		_ = in.Close()
+		_, _ = pipes.Stdin.Write(stdin) // a program need not read its input
+		_ = pipes.Stdin.Close()
 	})
-	copying.Go(func() { _, _ = io.Copy(stdout, out) })
-	copying.Go(func() { _, _ = io.Copy(stderr, errs) })
+	copying.Go(func() { _, _ = io.Copy(stdout, pipes.Stdout) })
+	copying.Go(func() { _, _ = io.Copy(stderr, pipes.Stderr) })
 	copied := make(chan struct{})
 	go func() { copying.Wait(); close(copied) }()
 
@@ -207,9 +188,7 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Wri
 	}
 	group.Kill() // children that hold neither
 	err = group.Wait()
-	for _, f := range []*os.File{in, out, errs} {
-		_ = f.Close() // a child that has left the group may hold the other end
-	}
+	pipes.Close() // a child that has left the group may hold the other ends
 	<-copied
 	return left, err
 }
