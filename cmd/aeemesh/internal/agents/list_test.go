@@ -55,3 +55,21 @@ func TestAWorkerThatDoesNotAnswerIsShownByItsStats(t *testing.T) {
 		}
 	}
 }
+
+// The stats of all workers are known, or the entity's status is not.
+func TestTheWorstStatusIsTold(t *testing.T) {
+	t.Parallel()
+	instance := func(entity, status string) mesh.Instance {
+		return mesh.Instance{Entity: entity, Stats: &micro.Stats{Endpoints: []*micro.EndpointStats{{Name: "task", Data: []byte(`{"status":"` + status + `"}`)}}}}
+	}
+	found := []mesh.Instance{instance("agent.x", "healthy"), instance("agent.y", "unhealthy"), instance("agent.x", "degraded"), instance("agent.x", "healthy")}
+	if got := toldStatus(found, "agent.x"); got != "degraded" {
+		t.Errorf("%q", got)
+	}
+	if got := toldStatus(append(found, mesh.Instance{Entity: "agent.x"}), "agent.x"); got != "" {
+		t.Errorf("with a worker without stats: %q", got)
+	}
+	if got := toldStatus(append(found, mesh.Instance{Entity: "agent.y"}), "agent.x"); got != "degraded" {
+		t.Errorf("with another entity's worker without stats: %q", got)
+	}
+}

@@ -25,19 +25,11 @@ func inquirer(s *session.Session, found []mesh.Instance, entity string) *mesh.No
 
 // toldStatus returns the worst status in the stats of an entity's workers; ""
 // if one of them has none.
-func toldStatus(found []mesh.Instance, entity string) (worst string) {
-	for _, i := range found {
-		if i.Entity != entity {
-			continue
-		}
-		status := statusOf(i)
-		if status == "" {
-			return ""
-		}
-		if slices.Index(ranks, status) > slices.Index(ranks, worst) {
-			worst = status
-		}
+func toldStatus(found []mesh.Instance, entity string) string {
+	if slices.ContainsFunc(found, func(i mesh.Instance) bool { return i.Entity == entity && statusOf(i) == "" }) {
+		return ""
 	}
+	worst, _ := worse(found, entity, "")
 	return worst
 }
 
