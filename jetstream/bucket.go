@@ -301,6 +301,13 @@ func (w *bucketWatch) run(ctx context.Context, ready func()) error {
 	}
 }
 
+// reported is the message of a report. A bucket that was recreated has another message with the
+// same sequence.
+type reported struct {
+	revision uint64
+	stored   int64 // the time, in nanoseconds
+}
+
 type bucketWatch struct {
 	b       *kvBucket
 	changed func(string, kvEntry)
@@ -311,6 +318,14 @@ type bucketWatch struct {
 
 	// bounded is [api.Bounded]. It bounds the requests of a read, and not the reports of what was read.
 	bounded func(context.Context) (context.Context, context.CancelFunc)
+}
+
+// ignoreEnd returns err, or nil if ctx has ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // mostDoubts is how often in a row what the bucket has is not believed.

@@ -194,9 +194,9 @@ func TestADenialOfSomethingElseFencesNothing(t *testing.T) {
 			}
 			return s, nil
 		},
-		"a watch of runs": func(ctx context.Context) (any, error) {
+		"a watch of a run": func(ctx context.Context) (any, error) {
 			s := jetstream.NewStates(js, subject.Map{})
-			return s, s.Watch(ctx, state.ID{}, func(state.Record) {})
+			return s, jetstream.WatchRun(ctx, s, state.ID{Entity: "agent.a", Run: "r"}, func(state.Record) {})
 		},
 		"tasks": func(ctx context.Context) (any, error) {
 			q := jetstream.NewQueue(js, subject.Map{})

@@ -28,9 +28,8 @@ import (
 // run's subjects, that of its document and that of its reply: one publish, no read.
 //
 // Get returns the stream leader's record, so that a replica that lags behind cannot hide
-// a recent write. Any replica may answer History, List and Watch; History waits until it
-// has what the leader has. Watch does not report a run as deleted that expired or that
-// [States.Sweep] removed.
+// a recent write. Any replica may answer History and List; History waits until it has what
+// the leader has.
 //
 // A worker needs permissions for subjects of its own entity only. Put needs to publish to
 // $KV.aee_state.<entity>.*, Reply to $KV.aee_reply.<entity>.* and, for documents over
@@ -216,8 +215,8 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 	return h
 }
 
-// Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers see the
-// deletion. The revisions are purged first, because a marker that expires would uncover them. The
+// Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers of the bucket
+// (`nats kv watch`) see the deletion. The revisions are purged first, because a marker that expires would uncover them. The
 // marker is stored only if the key has no message, because it may arrive after the run was written
 // again.
 func (s *States) Delete(ctx context.Context, id state.ID) error {

@@ -1,8 +1,6 @@
 package jetstream_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -96,13 +94,4 @@ func TestReadingRunsLeavesNoConsumer(t *testing.T) {
 		}
 	}
 	waitFor(t, "the lists' consumers to go", func() bool { return left() == 0 })
-	watched, stop := context.WithCancel(ctx)
-	seen := false
-	if err := s.Watch(watched, state.ID{}, func(state.Record) { seen = true; stop() }); err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	waitFor(t, "the watch's consumer to go", func() bool { return left() == 0 })
-	if !seen {
-		t.Error("no run was seen")
-	}
 }

@@ -65,7 +65,7 @@ func TestARunOfItsReplyAlone(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		_ = s.Watch(watching, state.ID{Entity: "agent.x"}, func(r state.Record) { seen <- r })
+		_ = jetstream.WatchRun(watching, s, id, func(r state.Record) { seen <- r })
 	}()
 	if !s.Absent(ctx, id) {
 		t.Error("there is a record before the first")
@@ -117,7 +117,7 @@ func TestARunOfItsReplyAlone(t *testing.T) {
 	}
 	select {
 	case r := <-seen:
-		check("Watch", r, nil)
+		check("WatchRun", r, nil)
 	case <-ctx.Done():
 		t.Fatal("the watch does not report it")
 	}

@@ -17,13 +17,13 @@ import (
 func (s *States) eachLast(ctx context.Context, filter string, each func(*read)) error {
 	began := false
 	once := func() error {
-		r, edge, err := s.open(ctx, filter, true)
+		r, edge, err := s.open(ctx, filter)
 		if err != nil {
 			return err
 		}
 		defer r.Close()
 		for began = true; !edge.reached; {
-			m, err := s.next(ctx, r, true)
+			m, err := s.next(ctx, r)
 			if err == nil {
 				err = edge.pass(ctx, m)
 			}
@@ -44,8 +44,8 @@ func (s *States) eachLast(ctx context.Context, filter string, each func(*read)) 
 }
 
 // open creates a reader of the newest message of each run that a filter matches, and of
-// all later messages.
-func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*api.Reader, *edge, error) {
+// all later messages, headers only.
+func (s *States) open(ctx context.Context, filter string) (*api.Reader, *edge, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	e := &edge{s: s, filter: filter}
@@ -54,7 +54,7 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*ap
 	}
 	e.reached = e.newest == 0
 	r, err := api.OpenReader(ctx, s.js, s.stream, natsjs.OrderedConsumerConfig{
-		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly,
+		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 	})
 	return r, e, err
 }
@@ -77,9 +77,9 @@ func (m *read) ofRun() bool {
 	return err == nil
 }
 
-// next waits for a message. With stored, it returns nil if all stored messages were read.
-func (s *States) next(ctx context.Context, r *api.Reader, stored bool) (*read, error) {
-	msg, err := r.Next(ctx, stored)
+// next waits for a message. It returns nil if all stored messages were read.
+func (s *States) next(ctx context.Context, r *api.Reader) (*read, error) {
+	msg, err := r.Next(ctx)
 	if err != nil {
 		return nil, api.Explain(s.js.Conn(), err, "read %s", s.stream)
 	}

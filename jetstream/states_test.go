@@ -319,7 +319,7 @@ func TestStatesErrors(t *testing.T) {
 	none := jetstream.NewStates(admin, subject.Map{})
 	_, getErr := none.Get(ctx, id)
 	_, historyErr := none.History(ctx, id)
-	for what, err := range map[string]error{"Get": getErr, "History": historyErr, "Watch": none.Watch(ctx, id, func(state.Record) {})} {
+	for what, err := range map[string]error{"Get": getErr, "History": historyErr, "WatchRun": jetstream.WatchRun(ctx, none, id, func(state.Record) {})} {
 		if errors.Is(err, state.ErrNotFound) || !errors.Is(err, jetstream.ErrNotFound) {
 			t.Errorf("%s without a bucket: %v", what, err)
 		}

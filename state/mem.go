@@ -15,10 +15,9 @@ import (
 // Mem is a [Store] in memory, for tests and for runs that may be lost with the process.
 // It never returns ErrUncertain. The zero Mem is empty and ready to use.
 type Mem struct {
-	mu       sync.Mutex
-	last     uint64 // revision
-	runs     map[ID][]Record
-	watchers map[*memWatcher]struct{}
+	mu   sync.Mutex
+	last uint64 // revision
+	runs map[ID][]Record
 }
 
 // Put stores a checkpoint, see [Store].
@@ -44,7 +43,6 @@ func (m *Mem) Put(ctx context.Context, id ID, prev uint64, data []byte) (uint64,
 		history = append([]Record(nil), history[len(history)-HistoryLimit:]...)
 	}
 	m.runs[id] = history
-	m.tell(r)
 	return r.Revision, nil
 }
 
@@ -102,7 +100,7 @@ func (m *Mem) List(ctx context.Context, entity string) iter.Seq2[Record, error] 
 			yield(Record{}, err)
 			return
 		}
-		for _, r := range m.snapshot(ID{Entity: entity}) {
+		for _, r := range m.snapshot(entity) {
 			if err := ctx.Err(); err != nil {
 				yield(Record{}, fmt.Errorf("list runs: %w", err))
 				return
@@ -114,16 +112,13 @@ func (m *Mem) List(ctx context.Context, entity string) iter.Seq2[Record, error] 
 	}
 }
 
-func (m *Mem) snapshot(id ID) []Record {
+// snapshot returns the newest checkpoint of each run of an entity, or of all for "".
+func (m *Mem) snapshot(entity string) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.newest(id)
-}
-
-func (m *Mem) newest(id ID) []Record {
 	var all []Record
-	for run, history := range m.runs {
-		if id.covers(run) {
+	for id, history := range m.runs {
+		if entity == "" || id.Entity == entity {
 			all = append(all, newest(history))
 		}
 	}
@@ -142,55 +137,7 @@ func (m *Mem) Delete(ctx context.Context, id ID) error {
 	}
 	delete(m.runs, id)
 	m.last++
-	m.tell(Record{ID: id, Revision: m.last, Time: time.Now()})
 	return nil
-}
-
-// Watch reports changes, see [Store].
-func (m *Mem) Watch(ctx context.Context, id ID, fn func(Record)) error {
-	if err := id.ValidateWatch(); err != nil {
-		return fmt.Errorf("watch runs: %w", err)
-	}
-	w := &memWatcher{id: id, wake: make(chan struct{}, 1), news: make(map[ID]Record)}
-	m.mu.Lock()
-	for _, r := range m.newest(id) {
-		w.add(r)
-	}
-	if m.watchers == nil {
-		m.watchers = make(map[*memWatcher]struct{})
-	}
-	m.watchers[w] = struct{}{}
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		delete(m.watchers, w)
-		m.mu.Unlock()
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-w.wake:
-		}
-		for ctx.Err() == nil {
-			m.mu.Lock()
-			r, ok := w.next()
-			m.mu.Unlock()
-			if !ok {
-				break
-			}
-			fn(give(r))
-		}
-	}
-}
-
-// tell reports a change to the watchers.
-func (m *Mem) tell(r Record) {
-	for w := range m.watchers {
-		if w.id.covers(r.ID) {
-			w.add(r)
-		}
-	}
 }
 
 func (m *Mem) begin(ctx context.Context, op string, err error) error {
@@ -201,37 +148,6 @@ func (m *Mem) begin(ctx context.Context, op string, err error) error {
 		return fmt.Errorf("%s run: %w", op, err)
 	}
 	return nil
-}
-
-// A memWatcher holds the changes that were not reported yet: the newest record of each
-// run, in the order of the changes. The store's mutex guards it.
-type memWatcher struct {
-	id    ID
-	wake  chan struct{}
-	order []ID
-	news  map[ID]Record
-}
-
-func (w *memWatcher) add(r Record) {
-	if _, waits := w.news[r.ID]; !waits {
-		w.order = append(w.order, r.ID)
-	}
-	w.news[r.ID] = r
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (w *memWatcher) next() (Record, bool) {
-	if len(w.order) == 0 {
-		return Record{}, false
-	}
-	id := w.order[0]
-	w.order = w.order[1:]
-	r := w.news[id]
-	delete(w.news, id)
-	return r, true
 }
 
 // newest returns the last record of a history, zero if there is none.

@@ -109,18 +109,6 @@ type Store interface {
 	// that is yielded.
 	List(ctx context.Context, entity string) iter.Seq2[Record, error]
 
-	// Watch calls fn with the newest checkpoint of each run that id names, and then with
-	// every change, in the order of each run's revisions, until ctx ends; then it returns
-	// nil. Run "" names all runs of the entity, and the zero ID all runs; a run without
-	// an entity is an error. Of changes in quick succession some may be skipped, but
-	// never the newest of a run. A deleted run is reported with nil Data, and a revision.
-	//
-	// fn is called from one goroutine at a time; changes during a call are not lost.
-	// Watch survives a lost connection: it returns an error only if it cannot start, or
-	// if the watched data is gone for good. After an interruption it may repeat reports,
-	// in order.
-	Watch(ctx context.Context, id ID, fn func(Record)) error
-
 	// Delete deletes a run, and its history as far as the store can. It is no error if
 	// there is none. A Put with prev 0 creates the run again.
 	Delete(ctx context.Context, id ID) error
@@ -139,21 +127,4 @@ func (id ID) Validate() error {
 		return fmt.Errorf("run id: it has %d bytes, must have 1 to %d", n, MaxRun)
 	}
 	return nil
-}
-
-// ValidateWatch reports whether [Store.Watch] accepts the id: a run, an entity for all
-// its runs, or the zero ID for all runs.
-func (id ID) ValidateWatch() error {
-	switch {
-	case id == ID{}:
-		return nil
-	case id.Run == "":
-		return subject.ValidateEntity(id.Entity)
-	}
-	return id.Validate()
-}
-
-// covers reports whether a watch of id includes the run.
-func (id ID) covers(run ID) bool {
-	return (id.Entity == "" || id.Entity == run.Entity) && (id.Run == "" || id.Run == run.Run)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -121,7 +122,7 @@ func (p *Platform) halt(ctx context.Context, id state.ID, o ExportOptions) (c *s
 	}
 	watching, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	err = p.cfg.Stores.States.Watch(watching, id, func(rec state.Record) {
+	err = jetstream.WatchRun(watching, p.cfg.Stores.States, id, func(rec state.Record) {
 		if watching.Err() != nil {
 			return
 		}

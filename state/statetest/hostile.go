@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +19,6 @@ func testBig(t *testing.T, s state.Store) {
 		sizes = []int{1, 4 << 10, 64 << 10, 200 << 10, 256 << 10, 300 << 10, 1<<20 + 1, 2 << 20, 100}
 		docs  [][]byte
 	)
-	reports := watch(t, s, id("big"))
 	for _, size := range sizes {
 		data := make([]byte, size)
 		random.Read(data)
@@ -29,7 +27,6 @@ func testBig(t *testing.T, s state.Store) {
 			t.Fatalf("Put of %d bytes: %v", size, err)
 		}
 		prev, docs = rev, append(docs, data)
-		await(t, reports, id("big"), string(data), rev)
 		if r := get(t, s, id("big")); !bytes.Equal(r.Data, data) {
 			t.Errorf("%d bytes came back as %d, or others", size, len(r.Data))
 		}
@@ -72,22 +69,20 @@ func testHostileIDs(t *testing.T, s state.Store) {
 	}
 	all := list(t, s, "")
 	for i, id := range ids {
-		t.Run(strconv.Itoa(i), func(t *testing.T) { // a watch of some stores takes its time to begin
-			t.Parallel()
-			want := id.Entity + "\n" + id.Run
-			if r := get(t, s, id); string(r.Data) != want || r.ID != id || r.Revision != revisions[i] {
-				t.Errorf("%+v is %q of %+v", id, r.Data, r.ID)
-			}
-			if h, err := s.History(background(t), id); err != nil || len(h) != 1 || string(h[0].Data) != want {
-				t.Errorf("history of %+v: %v, %v", id, h, err)
-			}
-			if all[id] != want {
-				t.Errorf("%+v is listed as %q", id, all[id])
-			}
-			reports := watch(t, s, id)
-			await(t, reports, id, want, revisions[i])
-			await(t, reports, id, "2", put(t, s, id, revisions[i], "2"))
-		})
+		want := id.Entity + "\n" + id.Run
+		if r := get(t, s, id); string(r.Data) != want || r.ID != id || r.Revision != revisions[i] {
+			t.Errorf("%+v is %q of %+v", id, r.Data, r.ID)
+		}
+		if h, err := s.History(background(t), id); err != nil || len(h) != 1 || string(h[0].Data) != want {
+			t.Errorf("history of %+v: %v, %v", id, h, err)
+		}
+		if all[id] != want {
+			t.Errorf("%+v is listed as %q", id, all[id])
+		}
+		second := put(t, s, id, revisions[i], "2")
+		if r := get(t, s, id); string(r.Data) != "2" || r.ID != id || r.Revision != second {
+			t.Errorf("%+v is %q of %+v after a change", id, r.Data, r.ID)
+		}
 	}
 	if len(all) != len(ids) {
 		t.Errorf("%d runs are listed, want %d", len(all), len(ids))
@@ -110,11 +105,6 @@ func testBadIDs(t *testing.T, s state.Store) {
 				t.Errorf("%s takes %+v", what, id)
 			}
 			wantErr(t, what, err, err) // and none of the sentinels
-		}
-	}
-	for _, id := range []state.ID{{Run: "r"}, {Entity: "agent.*"}, {Entity: "x"}, {Entity: "agent.*", Run: "r"}} {
-		if err := s.Watch(ctx, id, func(state.Record) {}); err == nil {
-			t.Errorf("Watch takes %+v", id)
 		}
 	}
 	for _, err := range s.List(ctx, "agent.*") {
@@ -161,7 +151,6 @@ func testRetention(t *testing.T, s state.Store) {
 			}
 			check("List", r)
 		}
-		check("Watch", <-watch(t, s, id("r")))
 	}
 }
 
@@ -186,8 +175,5 @@ func testContext(t *testing.T, s state.Store) {
 	}
 	if r := get(t, s, id("r")); !uncertain && (string(r.Data) != "1" || r.Revision != rev) {
 		t.Errorf("Put after the end has written %q, and does not say that it might have", r.Data)
-	}
-	if err := s.Watch(ctx, id("r"), func(state.Record) {}); err != nil {
-		t.Errorf("Watch after the end: %v, want nil", err)
 	}
 }

@@ -37,9 +37,6 @@ func Run(t *testing.T, open OpenFunc) {
 		{"lists runs by entity", testList},
 		{"lists under change", testListUnderChange},
 		{"deletes", testDelete},
-		{"watches a run", testWatchRun},
-		{"watches an entity and all", testWatchMany},
-		{"does not lose the newest", testWatchSlow},
 		{"keeps big documents", testBig},
 		{"does not mix up hostile ids", testHostileIDs},
 		{"refuses what is no id", testBadIDs},
@@ -161,14 +158,6 @@ func testOver(t *testing.T, s state.Store) {
 			t.Fatal(err)
 		}
 		check("List", r)
-	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	if err := s.Watch(watching, id("r"), func(r state.Record) { check("Watch", r); stop() }); err != nil {
-		t.Fatal(err)
-	}
-	if watching.Err() == nil || ctx.Err() != nil {
-		t.Error("nothing was watched")
 	}
 }
 

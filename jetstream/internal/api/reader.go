@@ -9,19 +9,13 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Reader reads one stream through an ephemeral consumer.
+// A Reader reads the headers of one stream through an ephemeral consumer.
 type Reader struct {
 	js     natsjs.JetStream
 	stream string
 	cons   natsjs.Consumer
 	iter   natsjs.MessagesContext
-	name   string // of the first consumer
 }
-
-// ErrRenewed: the consumer of a reader was lost, and nats.go has made another one, which continues
-// after the last sequence that was read. If the stream was recreated, or restored from an older
-// copy, the new consumer would miss messages.
-var ErrRenewed = errors.New("the consumer was lost")
 
 // OpenReader opens a reader of a stream. It fails with [ErrDenied] as soon as the server
 // refuses the consumer.
@@ -41,14 +35,9 @@ func OpenReader(ctx context.Context, js natsjs.JetStream, stream string, cfg nat
 	// In a cluster the first pull of a new consumer can be lost, because the server that
 	// receives the pull may not know the consumer's server yet. It is noticed only by
 	// missing heartbeats, after twice their interval.
-	batch := natsjs.DefaultMaxMessages
-	if cfg.HeadersOnly {
-		batch = headersBatch
-	}
-	if r.iter, err = cons.Messages(natsjs.PullMaxMessages(batch), natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
+	if r.iter, err = cons.Messages(natsjs.PullMaxMessages(headersBatch), natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
 		return nil, Explain(js.Conn(), err, "read %s", stream)
 	}
-	r.name = cons.CachedInfo().Name
 	return r, nil
 }
 
@@ -64,22 +53,15 @@ const readHeartbeat = 500 * time.Millisecond
 // pulling. If the reader pulls again later, nats.go creates another consumer.
 const readerIdle = 30 * time.Second
 
-// Next waits for a message. With stored, it regularly checks whether the consumer has pending
-// messages, and returns nil if it has none. Without stored, it fails with [ErrRenewed] after the
-// consumer was lost.
-func (r *Reader) Next(ctx context.Context, stored bool) (natsjs.Msg, error) {
+// Next waits for a message. It regularly checks whether the consumer has pending messages, and
+// returns nil if it has none.
+func (r *Reader) Next(ctx context.Context) (natsjs.Msg, error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, 5*readHeartbeat)
 		msg, err := r.iter.Next(natsjs.NextContext(wait))
 		cancel()
-		if !stored && r.cons.CachedInfo().Name != r.name {
-			return nil, ErrRenewed
-		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
 			return msg, err
-		}
-		if !stored {
-			continue
 		}
 		info, err := r.cons.Info(ctx)
 		if err == nil && info.NumPending == 0 {

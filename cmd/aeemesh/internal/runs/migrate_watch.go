@@ -50,7 +50,7 @@ func (m *movement) follow(ctx context.Context) error {
 	watching, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)
-	err := m.runs.Watch(watching, m.id, func(rec state.Record) {
+	err := jetstream.WatchRun(watching, m.runs.Store, m.id, func(rec state.Record) {
 		if watching.Err() != nil {
 			return
 		}
@@ -261,7 +261,7 @@ func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.
 			again()
 		}
 	})
-	wakers.Go(func() { _ = m.runs.Watch(ctx, m.id, func(state.Record) { again() }) })
+	wakers.Go(func() { _ = jetstream.WatchRun(ctx, m.runs.Store, m.id, func(state.Record) { again() }) })
 	for {
 		at, err := m.firstActivity(ctx, captured)
 		if !at.IsZero() || err != nil {

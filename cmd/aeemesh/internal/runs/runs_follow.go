@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -48,7 +49,7 @@ func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) er
 	defer stop(nil)
 	shown := uint64(0)
 	view := newFollowView(a.Term)
-	err := runs.Watch(ctx, id, func(rec state.Record) {
+	err := jetstream.WatchRun(ctx, runs.Store, id, func(rec state.Record) {
 		if rec.Revision <= shown {
 			return
 		}
