@@ -47,22 +47,8 @@ type phaseLine struct {
 // follow prints the phases until the run is at its target, and returns nil, or
 // until the transfer has failed.
 func (m *movement) follow(ctx context.Context) error {
-	watching, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	shown := uint64(0)
-	err := jetstream.WatchRun(watching, m.runs.Store, m.id, func(rec state.Record) {
-		if watching.Err() != nil {
-			return
-		}
-		if len(rec.Data) == 0 {
-			stop(errors.New("the run was deleted"))
-			return
-		}
-		// Quick changes arrive as one; the history has all of them.
-		history, err := m.runs.History(watching, m.id)
-		if err != nil || len(history) == 0 {
-			history = []state.Record{rec}
-		}
+	err := m.runs.eachChange(ctx, m.id, func(history []state.Record) error {
 		m.learn(history)
 		for _, rec := range history {
 			if rec.Revision <= shown {
@@ -70,21 +56,18 @@ func (m *movement) follow(ctx context.Context) error {
 			}
 			shown = rec.Revision
 			if err := m.phase(rec, rec.Revision == history[len(history)-1].Revision); err != nil {
-				stop(err)
-				return
+				return err
 			}
 		}
+		return nil
 	})
-	switch cause := context.Cause(watching); {
-	case errors.Is(cause, errMoved):
+	switch {
+	case errors.Is(err, errMoved):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err != nil:
-		return err
-	default:
-		return cause
 	}
+	return err
 }
 
 // learn takes the id of the transfer from the newest record that has one to this

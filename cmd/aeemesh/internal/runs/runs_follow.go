@@ -45,54 +45,59 @@ var errRunFailed = errors.New("the run failed")
 func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) error {
 	limited, cancel := a.Limited(ctx)
 	defer cancel()
-	ctx, stop := context.WithCancelCause(limited)
-	defer stop(nil)
 	shown := uint64(0)
 	view := newFollowView(a.Term)
-	err := jetstream.WatchRun(ctx, runs.Store, id, func(rec state.Record) {
-		if rec.Revision <= shown {
-			return
-		}
-		if len(rec.Data) == 0 {
-			stop(outcome.Hinted(errors.New("the run was deleted"), ""))
-			return
-		}
-		// Steps in quick succession arrive as one; the history has all of them.
-		history, err := runs.History(ctx, id)
-		if err != nil {
-			history = []state.Record{rec}
-		}
+	err := runs.eachChange(limited, id, func(history []state.Record) error {
 		fresh := slices.DeleteFunc(state.Timeline(runs.Codec, history), func(m state.Moment) bool { return m.Revision <= shown })
-		if err := view.show(fresh); err != nil {
-			stop(err)
-		}
-		if len(fresh) == 0 {
-			return
+		if err := view.show(fresh); err != nil || len(fresh) == 0 {
+			return err
 		}
 		newest := fresh[len(fresh)-1] // an end before it was that of a dead letter, which was retried
 		shown = newest.Revision
-		if state.Terminal(newest.Status) {
-			stop(errEnded{failed: newest.Status == "failed"})
+		switch {
+		case newest.Status == "failed":
+			return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", ShortRun(id.Run))
+		case state.Terminal(newest.Status):
+			return errEnded
 		}
-	})
-	var ended errEnded
-	switch cause := context.Cause(ctx); {
-	case errors.As(cause, &ended) && ended.failed:
-		return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", ShortRun(id.Run))
-	case errors.As(cause, &ended):
 		return nil
-	case cause != nil && !errors.Is(cause, context.Cause(limited)):
-		return cause
-	case cause != nil:
+	})
+	switch ended := context.Cause(limited); {
+	case errors.Is(err, errEnded):
+		return nil
+	case ended != nil && errors.Is(err, ended):
 		return outcome.Hinted(outcome.Stopped(limited.Err(), "stopped watching; the run goes on"), "\"aeemesh runs follow %s\" goes on looking.", ShortRun(id.Run))
 	}
 	return err
 }
 
-// errEnded ends a follow because the run has ended.
-type errEnded struct{ failed bool }
+// errEnded ends a follow because the run has ended, and has not failed.
+var errEnded = errors.New("the run has ended")
 
-func (errEnded) Error() string { return "the run has ended" }
+// eachChange calls show with the history of a run, at once and after each change, until show returns
+// an error, which eachChange returns as it is, the run is deleted, or ctx ends. Quick changes arrive
+// as one. If the history cannot be read, show gets the newest record alone.
+func (s *Store) eachChange(ctx context.Context, id state.ID, show func(history []state.Record) error) error {
+	watching, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	err := jetstream.WatchRun(watching, s.Store, id, func(rec state.Record) {
+		if len(rec.Data) == 0 {
+			stop(outcome.Hinted(errors.New("the run was deleted"), ""))
+			return
+		}
+		history, err := s.History(watching, id)
+		if err != nil || len(history) == 0 {
+			history = []state.Record{rec}
+		}
+		if err := show(history); err != nil {
+			stop(err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return context.Cause(watching)
+}
 
 // followView prints a run's steps as they happen, in columns that grow.
 type followView struct {
