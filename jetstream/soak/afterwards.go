@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -54,13 +55,11 @@ func whichLeft(js natsjs.JetStream, name string) string {
 		return "; " + err.Error()
 	}
 	var text strings.Builder
-	for seq := uint64(1); text.Len() < 1000; {
-		msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
-		if err != nil {
-			break // there are no more, or they cannot be read, and the report leaves them out
+	for msg, err := range messages(ctx, stream) {
+		if err != nil || text.Len() >= 1000 {
+			break // those that cannot be read are left out
 		}
 		fmt.Fprintf(&text, "; %d of %s on %s", msg.Sequence, msg.Time.Format(time.StampMilli), msg.Subject)
-		seq = msg.Sequence + 1
 	}
 	all := stream.ListConsumers(ctx)
 	for i := range all.Info() {
@@ -89,18 +88,27 @@ func passedOver(ctx context.Context, stream natsjs.Stream) (n uint64, err error)
 	if err := all.Err(); err != nil {
 		return 0, err
 	}
-	for seq := uint64(1); ; {
-		msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
-		if errors.Is(err, natsjs.ErrMsgNotFound) {
-			return n, nil
-		}
+	for msg, err := range messages(ctx, stream) {
 		if err != nil {
 			return 0, err
 		}
 		if msg.Sequence <= floors[msg.Subject] {
 			n++
 		}
-		seq = msg.Sequence + 1
+	}
+	return n, nil
+}
+
+// messages yields the messages of a stream. An error is the last element.
+func messages(ctx context.Context, stream natsjs.Stream) iter.Seq2[*natsjs.RawStreamMsg, error] {
+	return func(yield func(*natsjs.RawStreamMsg, error) bool) {
+		for seq := uint64(1); ; {
+			msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
+			if errors.Is(err, natsjs.ErrMsgNotFound) || !yield(msg, err) || err != nil {
+				return
+			}
+			seq = msg.Sequence + 1
+		}
 	}
 }
 

@@ -121,22 +121,31 @@ func held(mu *sync.Mutex, strike func() error) (func() error, bool) {
 // patience is how long a fault waits for a worker to reach its point.
 func (c *chaos) patience() time.Duration { return 2 * c.lease }
 
+// arm waits until a worker reaches the strike's point, if it has one. It returns the worker that
+// waits there; nil if none reached the point in time.
+func (c *chaos) arm(ctx context.Context, s *Strike, ws *workers) *hit {
+	if s.Point == "" {
+		return nil
+	}
+	h, ok := ws.arm(ctx, s.Point, c.patience())
+	if s.Missed = !ok; !ok {
+		return nil
+	}
+	s.Run = h.run
+	return &h
+}
+
 // breakWorker strikes the worker that reaches the point first, or the one that the plan
 // names.
 func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	s := Strike{Fault: f}
 	var w *worker
-	var at *hit
-	if f.Point != "" {
-		h, ok := ws.arm(ctx, f.Point, c.patience())
-		if ok && !h.w.busy.TryLock() { // another fault is breaking this worker
-			h.pass()
-			ok = false
-		}
-		if ok {
-			w, at, s.Run = h.w, &h, h.run
-		}
-		s.Missed = !ok
+	at := c.arm(ctx, &s, ws)
+	if at != nil && at.w.busy.TryLock() {
+		w = at.w
+	} else if at != nil { // another fault is breaking this worker
+		at.pass()
+		at, s.Run, s.Missed = nil, "", true
 	}
 	for i := 0; w == nil; i++ {
 		next := ws.all[(f.Target+i)%len(ws.all)]
@@ -175,7 +184,7 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	case WorkerStop, WorkerBlink:
 		c.strike(&s)
 		p.pause()
-		if at != nil && c.late == 0 {
+		if c.late == 0 {
 			at.pass()
 		}
 		pause.For(ctx, f.For)
@@ -201,9 +210,7 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 		broken = func(p *Proxy) func() { return p.Delay(f.For / 20) }
 	}
 	undo := d.each(broken)
-	if at != nil {
-		at.pass()
-	}
+	at.pass()
 	pause.For(ctx, f.For)
 	undo()
 	c.mended(s)
@@ -214,14 +221,7 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 // the point.
 func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	s := Strike{Fault: f}
-	var at *hit
-	if f.Point != "" {
-		h, ok := c.workersAt(f.Point).arm(ctx, f.Point, c.patience())
-		if ok {
-			at, s.Run = &h, h.run
-		}
-		s.Missed = !ok
-	}
+	at := c.arm(ctx, &s, c.workersAt(f.Point))
 	return c.network(ctx, f, c.second.way, s, at)
 }
 
@@ -237,14 +237,7 @@ func (c *chaos) workersAt(p Point) *workers {
 // the server is broken.
 func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) error {
 	s := Strike{Fault: f}
-	pass := func() {}
-	if f.Point != "" {
-		h, ok := c.workersAt(f.Point).arm(ctx, f.Point, c.patience())
-		if ok {
-			pass, s.Run = h.pass, h.run
-		}
-		s.Missed = !ok
-	}
+	at := c.arm(ctx, &s, c.workersAt(f.Point))
 	c.strike(&s)
 	defer func() { c.mended(s) }()
 	n := servers.nodes[f.Target]
@@ -255,12 +248,12 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 		} else {
 			n.stop()
 		}
-		pass()
+		at.pass()
 		pause.For(ctx, f.For)
 		return n.start(ctx, servers.l)
 	}
 	if f.Kind == ServerFull {
-		return c.fillDisk(ctx, f, n, servers.l, pass)
+		return c.fillDisk(ctx, f, n, servers.l, at)
 	}
 	undo := func() {}
 	switch f.Kind.does() {
@@ -272,7 +265,7 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 		routes, doors := c.servers.part(f.Target, (*Proxy).Hold), c.doors(f.Target).each((*Proxy).Hold)
 		undo = func() { routes(); doors() }
 	}
-	pass()
+	at.pass()
 	pause.For(ctx, f.For)
 	undo()
 	return nil
@@ -280,9 +273,9 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 
 // fillDisk fills a server's disk, later makes room again, and restarts the server: one that
 // could not write stays without JetStream until then.
-func (c *chaos) fillDisk(ctx context.Context, f Fault, n *server, l *launcher, pass func()) error {
+func (c *chaos) fillDisk(ctx context.Context, f Fault, n *server, l *launcher, at *hit) error {
 	free, err := n.disk.fill()
-	pass()
+	at.pass()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -124,16 +123,10 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	var wait sync.WaitGroup
-	errs := make([]error, len(all))
-	for i, p := range all {
-		wait.Go(func() {
-			errs[i] = p.serve(ctx, node, served)
-			cancel() // if one agent ends, all end
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return together(len(all), func(i int) error {
+		defer cancel() // if one agent ends, all end
+		return all[i].serve(ctx, node, served)
+	})
 }
 
 // keys returns the keys of a system's workers. They are the same in every soak, from a

@@ -1,8 +1,8 @@
 package soak
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -101,13 +101,18 @@ func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // startAll starts every server.
 func (s *servers) startAll(ctx context.Context) error {
-	errs := make([]error, len(s.nodes))
+	return together(len(s.nodes), func(i int) error { return s.nodes[i].start(ctx, s.l) })
+}
+
+// together calls f with 0 to n-1 at once, waits for all, and joins their errors.
+func together(n int, f func(i int) error) error {
+	errs := make([]error, n)
 	var wait sync.WaitGroup
-	for i, n := range s.nodes {
-		wait.Go(func() { errs[i] = n.start(ctx, s.l) })
+	for i := range n {
+		wait.Go(func() { errs[i] = f(i) })
 	}
 	wait.Wait()
-	return cmp.Or(errs...)
+	return errors.Join(errs...)
 }
 
 func (n *server) start(ctx context.Context, l *launcher) error {

@@ -82,8 +82,8 @@ func (o Options) normal() (Options, error) {
 		bad = append(bad, errors.New("the directory is missing"))
 	}
 	o.Faults = cmp.Or(o.Faults, 100)
-	o.Second = orDefault(o.Second, 2)
-	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), orDefault(o.Workers, 3), orDefault(o.Places, 4), orDefault(o.Clients, 16)
+	o.Second = cmp.Or(o.Second, 2)
+	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), cmp.Or(o.Workers, 3), cmp.Or(o.Places, 4), cmp.Or(o.Clients, 16)
 	if o.Moves > 0 {
 		o.Places = max(o.Places, o.Moves) // the workers that are left have room for all
 		if len(o.Only) == 0 {
@@ -93,8 +93,8 @@ func (o Options) normal() (Options, error) {
 	if aim, ok := aims[o.Break]; ok && len(o.Only) == 0 && len(o.At) == 0 {
 		o.Only, o.At = []Kind{aim.kind}, aim.at
 	}
-	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
-	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")
+	o.Lease = cmp.Or(o.Lease, jetstream.DefaultLease)
+	o.Pace, o.Patience, o.Sync = cmp.Or(o.Pace, o.Lease/3), cmp.Or(o.Patience, time.Minute), cmp.Or(o.Sync, "2m")
 	if o.Servers != 1 && o.Servers != 3 && o.Servers != 5 {
 		bad = append(bad, fmt.Errorf("%d servers: it is 1, or a cluster of 3 or 5", o.Servers))
 	}
@@ -105,14 +105,6 @@ func (o Options) normal() (Options, error) {
 		bad = append(bad, fmt.Errorf("break %q: it is one of %v", o.Break, Breaks))
 	}
 	return o, errors.Join(bad...)
-}
-
-func orDefault[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
 
 // Run runs a soak: it starts the processes, lets clients submit tasks and faults strike,

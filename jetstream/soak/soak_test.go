@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,8 +27,8 @@ func crash(t *testing.T, o Options) *Report {
 // short returns the options of a soak with short leases, in which faults follow one another
 // so soon that several are in force at most times.
 func short(o Options) Options {
-	o.Lease = orDefault(o.Lease, 600*time.Millisecond)
-	o.Pace = orDefault(o.Pace, o.Lease/6)
+	o.Lease = cmp.Or(o.Lease, 600*time.Millisecond)
+	o.Pace = cmp.Or(o.Pace, o.Lease/6)
 	return o
 }
 

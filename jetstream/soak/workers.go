@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,8 +66,12 @@ type hit struct {
 	run   string
 }
 
-// pass lets the worker continue.
-func (h hit) pass() { h.p.say("go " + h.token) }
+// pass lets the worker continue, if there is one.
+func (h *hit) pass() {
+	if h != nil {
+		h.p.say("go " + h.token)
+	}
+}
 
 // newWorkers prepares n workers of a role, whose names begin with prefix. It starts no
 // process.
@@ -97,13 +100,7 @@ func newWorkers(l *launcher, role, prefix string, n int, targets []string, cfg w
 }
 
 func (ws *workers) startAll(ctx context.Context) error {
-	errs := make([]error, len(ws.all))
-	var wait sync.WaitGroup
-	for i, w := range ws.all {
-		wait.Go(func() { errs[i] = ws.start(ctx, w) })
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return together(len(ws.all), func(i int) error { return ws.start(ctx, ws.all[i]) })
 }
 
 // start starts another process.
@@ -228,11 +225,10 @@ func (ws *workers) close() {
 
 // drain asks all workers to exit, at the end of a soak.
 func (ws *workers) drain(patience time.Duration) {
-	var wait sync.WaitGroup
-	for _, w := range ws.all {
-		if p := w.process(); p != nil {
-			wait.Go(func() { p.stop(patience) })
+	_ = together(len(ws.all), func(i int) error {
+		if p := ws.all[i].process(); p != nil {
+			p.stop(patience)
 		}
-	}
-	wait.Wait()
+		return nil
+	})
 }
