@@ -127,7 +127,7 @@ type absent struct{ error }
 
 func (a absent) Unwrap() []error { return []error{registry.ErrAbsent, a.error} }
 
-// Watch implements [registry.Registry]. It survives the same failures as [Records.Watch].
+// Watch implements [registry.Registry]. It survives the same failures as [Records.WatchFrom].
 func (a *Agents) Watch(ctx context.Context, changed func(registry.Entry), ready func()) error {
 	return a.watch(ctx, func(key string, e kvEntry) { changed(entryOf(key, e)) }, ready)
 }

@@ -242,26 +242,22 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 	defer cancel()
 	spec := c.ofWorker
 	stream := spec.StreamName(opts.Map)
-	if c.Action == ActionCreate {
+	write := func(verb string, f func(context.Context, string, natsjs.ConsumerConfig) (natsjs.Consumer, error)) error {
 		_, err := api.Asking(ctx, js, "CONSUMER.CREATE."+stream+"."+c.consumer.Durable, func(ctx context.Context) (natsjs.Consumer, error) {
-			return js.CreateConsumer(ctx, stream, c.consumer)
+			return f(ctx, stream, c.consumer)
 		})
-		if errors.Is(err, natsjs.ErrConsumerExists) { // another worker was faster
-			if c, err = planConsumer(ctx, js, opts, spec); err != nil {
-				return c, err
-			}
-		} else if err != nil {
-			return c, api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "create %s", c.Name)
+		return api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "%s %s", verb, c.Name)
+	}
+	var err error
+	if c.Action == ActionCreate {
+		if err = write("create", js.CreateConsumer); errors.Is(err, natsjs.ErrConsumerExists) { // another worker was faster
+			c, err = planConsumer(ctx, js, opts, spec)
 		}
 	}
-	if c.Action == ActionUpdate {
-		if _, err := api.Asking(ctx, js, "CONSUMER.CREATE."+stream+"."+c.consumer.Durable, func(ctx context.Context) (natsjs.Consumer, error) {
-			return js.UpdateConsumer(ctx, stream, c.consumer)
-		}); err != nil {
-			return c, api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "update %s", c.Name)
-		}
+	if err == nil && c.Action == ActionUpdate {
+		err = write("update", js.UpdateConsumer)
 	}
-	return c, nil
+	return c, err
 }
 
 // jsFilterNotUnique is nats-server's code for a consumer of a work queue whose subjects

@@ -188,7 +188,7 @@ func Evicted(all []Message, now time.Time, keep time.Duration) (seqs []uint64) {
 	return seqs
 }
 
-// WatchCut is [Records.Watch] where the time of each read is over as soon as fn has been called.
+// WatchCut is [Records.WatchFrom] where the time of each read is over as soon as fn has been called.
 func WatchCut(ctx context.Context, r *Records, fn func(id string), ready func()) error {
 	var cut context.CancelFunc
 	w := r.newWatch(func(id string, _ kvEntry) {

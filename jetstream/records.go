@@ -100,23 +100,17 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 	return all, err
 }
 
-// Watch calls fn with every existing record, and from then on with every change, until
-// ctx ends; then it returns nil. It polls every two seconds. Calls come one at a time,
-// from the goroutine that called Watch.
+// WatchFrom calls fn with every record that differs from list, which List has returned (nil: with
+// every existing record), and from then on with every change, until ctx ends; then it returns nil.
+// It polls every two seconds. Calls come one at a time, from the goroutine that called WatchFrom.
 //
-// Watch survives reconnects, restarts of the server, and the loss and return of the
+// WatchFrom survives reconnects, restarts of the server, and the loss and return of the
 // bucket. It then reads the whole bucket again, so fn is called with everything that
 // changed meanwhile, deletions included, and perhaps again with records that it has seen.
 // A deletion is fn(id, nil, true).
 //
-// Watch fails at once if the bucket does not exist or may not be read, and later only
+// WatchFrom fails at once if the bucket does not exist or may not be read, and later only
 // when the connection is closed for good.
-func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
-	return r.WatchFrom(ctx, nil, fn)
-}
-
-// WatchFrom is Watch for a caller that knows the records that List has returned: it calls fn with
-// what has changed since, deletions included.
 func (r *Records) WatchFrom(ctx context.Context, list []Record, fn func(id string, record []byte, deleted bool)) error {
 	w := r.newWatch(func(id string, e kvEntry) { fn(id, e.value, e.gone) })
 	for _, known := range list {

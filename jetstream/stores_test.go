@@ -335,7 +335,7 @@ func startWatch(t *testing.T, keys *jetstream.Records) *watched {
 	w := &watched{now: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- keys.Watch(ctx, w.change) }()
+	go func() { done <- keys.WatchFrom(ctx, nil, w.change) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -467,7 +467,7 @@ func TestWatchIsLeftInTheMiddle(t *testing.T) {
 	<-js.PublishAsyncComplete()
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	err := keys.Watch(ctx, func(string, []byte, bool) {
+	err := keys.WatchFrom(ctx, nil, func(string, []byte, bool) {
 		n++
 		cancel()
 	})
@@ -633,7 +633,7 @@ func TestWatchEnds(t *testing.T) {
 	js := start(t)
 	keys := jetstream.NewKeys(js, subject.Map{})
 	nothing := func(string, []byte, bool) {}
-	if err := keys.Watch(testContext(t), nothing); !errors.Is(err, jetstream.ErrNotFound) {
+	if err := keys.WatchFrom(testContext(t), nil, nothing); !errors.Is(err, jetstream.ErrNotFound) {
 		t.Errorf("no bucket: %v", err)
 	}
 	apply(t, js, jetstream.Options{})
@@ -641,7 +641,7 @@ func TestWatchEnds(t *testing.T) {
 	heard := make(chan struct{}, 1)
 	done := make(chan error, 1)
 	go func() {
-		done <- keys.Watch(t.Context(), func(string, []byte, bool) {
+		done <- keys.WatchFrom(t.Context(), nil, func(string, []byte, bool) {
 			select {
 			case heard <- struct{}{}:
 			default:

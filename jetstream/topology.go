@@ -120,7 +120,7 @@ func Topology() []Spec {
 		{
 			Name: BucketSeen, Kind: KindBucket,
 			About:  "ids of envelopes seen, against replays",
-			Config: expiring(15*time.Minute, 128*mib),
+			Config: expiring(15*time.Minute, 128*mib, 1),
 		},
 		{
 			Name: BucketRefuted, Kind: KindBucket,
@@ -156,7 +156,7 @@ func Topology() []Spec {
 			Name: BucketState, Kind: KindBucket,
 			About:    "checkpoints of runs, and their replies",
 			Subjects: func(m subject.Map) []string { return []string{allRunReplies(m)} },
-			Config:   states(30*day, 512*mib),
+			Config:   expiring(30*day, 512*mib, state.HistoryLimit),
 		},
 		{
 			Name: ObjectsState, Kind: KindObjects,
@@ -166,12 +166,12 @@ func Topology() []Spec {
 		{
 			Name: BucketSlots, Kind: KindBucket,
 			About:  "places for running tasks, of agents with a bound for the whole mesh",
-			Config: expiring(time.Hour, 8*mib),
+			Config: expiring(time.Hour, 8*mib, 1),
 		},
 		{
 			Name: BucketHandoff, Kind: KindBucket,
 			About:  "runs that other platforms hand over, and which tokens were used",
-			Config: states(30*day, 64*mib),
+			Config: expiring(30*day, 64*mib, state.HistoryLimit),
 		},
 		{
 			Name: StreamCount, Kind: KindStream,
@@ -207,19 +207,11 @@ func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	}
 }
 
-// noAck returns the configuration of a stream whose subjects also carry requests: it has
-// no_ack, see the package comment.
-func noAck(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := base(maxAge, maxBytes)
-	c.NoAck = true
-	return c
-}
-
-// broadcasts lets each message have its own time to live, for those that are of no use
-// later.
+// broadcasts has no_ack, because its subjects also carry requests: see the package comment.
+// It lets each message have its own time to live, for those that are of no use later.
 func broadcasts(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := noAck(maxAge, maxBytes)
-	c.AllowMsgTTL = true
+	c := base(maxAge, maxBytes)
+	c.NoAck, c.AllowMsgTTL = true, true
 	return c
 }
 
@@ -259,19 +251,11 @@ func fenced(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 	return c
 }
 
-// expiring lets each key have its own time to live. It has no delete markers
-// (SubjectDeleteMarkerTTL): a marker would look like an id that was seen, and delete
-// markers require roll-ups.
-func expiring(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := fenced(maxAge, maxBytes, 1)
-	c.AllowMsgTTL = true
-	return c
-}
-
-// states keeps the most history of a run that a nats-server bucket can keep. Markers of
-// deletions have a time to live of their own.
-func states(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := fenced(maxAge, maxBytes, state.HistoryLimit)
+// expiring lets each message have its own time to live; of runs, markers of deletions have one.
+// It has no delete markers (SubjectDeleteMarkerTTL): one would look like an id that was seen, and
+// they require roll-ups.
+func expiring(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamConfig {
+	c := fenced(maxAge, maxBytes, history)
 	c.AllowMsgTTL = true
 	return c
 }
