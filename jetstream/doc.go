@@ -7,7 +7,7 @@
 // [Topology] lists every stream and bucket once. [Plan] compares the list with a server.
 // [Apply] creates and updates what differs:
 //
-//	js, err := natsjs.New(nc)
+//	js, err := jetstream.New(nc, "")
 //	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: m, Replicas: 3})
 //	for _, c := range report { fmt.Println(c) } // create AEE_BUS, …
 //

@@ -1,12 +1,26 @@
 package jetstream
 
 import (
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/counter"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
+
+// New returns the JetStream of a connection, in a domain if it is not "". It does no I/O. A message
+// that is published without waiting ([Replies.PublishAsync]) fails after 5 s without an
+// acknowledgement: nats.go's own default is to remember it for ever, and to publish no further one
+// without a delay when 4,000 are remembered.
+func New(conn *nats.Conn, domain string) (natsjs.JetStream, error) {
+	lost := natsjs.WithPublishAsyncTimeout(api.RequestTimeout)
+	if domain != "" {
+		return natsjs.NewWithDomain(conn, domain, lost)
+	}
+	return natsjs.New(conn, lost)
+}
 
 // Stores are the stores of one mesh. Whether their streams and buckets exist
 // shows when a store is used; [LaneLacks] and [Plan] check that.

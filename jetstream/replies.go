@@ -182,6 +182,9 @@ func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
 }
 
 func (s *Sent) explain(err error) error {
+	if errors.Is(err, natsjs.ErrAsyncPublishTimeout) { // see New
+		err = nats.ErrTimeout
+	}
 	return api.Uncertain(api.Explain(s.nc, api.OfWrite(s.nc, s.subject, err), "publish a reply to %s", s.subject))
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -72,7 +71,7 @@ func Example_durable() {
 	defer os.RemoveAll(dir)
 	conn, stop := server(natsd.Config{InProcessOnly: true, JetStream: true, StoreDir: dir})
 	defer stop()
-	js, err := natsjs.New(conn)
+	js, err := jetstream.New(conn, "")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -18,10 +19,7 @@ func (w *Worker) newNode(ctx context.Context, conn *nats.Conn) (*mesh.Node, nats
 	if err != nil {
 		return nil, nil, &ConfigError{"Node", err}
 	}
-	js, err := natsjs.New(conn)
-	if w.cfg.Domain != "" {
-		js, err = natsjs.NewWithDomain(conn, w.cfg.Domain)
-	}
+	js, err := jetstream.New(conn, w.cfg.Domain)
 	if err != nil {
 		return nil, nil, err
 	}

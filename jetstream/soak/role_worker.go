@@ -67,7 +67,7 @@ func newChild(ctx context.Context, what, file string, stdin io.Reader, stdout io
 	if p.conn, err = natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(p.cfg.URLs, ","), Name: "soak " + what + " " + p.cfg.Name, Wait: -1, Options: dialing}); err != nil {
 		return nil, err
 	}
-	p.js, err = natsjs.New(p.conn)
+	p.js, err = jetstream.New(p.conn, "")
 	return p, err
 }
 

@@ -88,7 +88,7 @@ func newRemote(t *testing.T, event bool) *remote {
 	w := &remote{t: t, lane: newLaneOn(t, srv), cable: &cable{swallowed: make(chan struct{}, 100), cut: make(chan struct{})}}
 	close(w.cut)
 	w.nc = natstest.Conn(t, srv, nats.SetCustomDialer(w.cable), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
-	js, err := natsjs.New(w.nc)
+	js, err := jetstream.New(w.nc, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,6 +220,27 @@ func TestWhatWasOvertakenIsSentAnew(t *testing.T) {
 				t.Errorf("stored %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// The acknowledgement of a lost envelope never comes. nats.go must not wait for it for ever: it
+// publishes no further one without a delay when 4,000 are due.
+func TestALostEnvelopeIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for a request to time out")
+	}
+	w := newRemote(t, false)
+	w.lose("one ")
+	w.swallows(false)
+	natstest.Eventually(t, "the envelope is given up", func() bool { return w.js.PublishAsyncPending() == 0 })
+	lost := w.d.unconfirmed[0].sent
+	if _, err := lost.Wait(t.Context()); !lost.Failed() || !errors.Is(err, jetstream.ErrUncertain) {
+		t.Errorf("failed: %v, %v", lost.Failed(), err)
+	}
+	w.flush()
+	if got := sent(t, w.lane); !slices.Equal(got, []string{"1one "}) {
+		t.Errorf("stored %q", got)
 	}
 }
 

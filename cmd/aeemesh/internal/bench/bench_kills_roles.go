@@ -18,6 +18,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
@@ -96,7 +97,7 @@ func killWorker(ctx context.Context, url, entity string, concurrency int, reconn
 		return err
 	}
 	defer conn.Close()
-	js, err := natsjs.New(conn)
+	js, err := jetstream.New(conn, "")
 	if err != nil {
 		return err
 	}

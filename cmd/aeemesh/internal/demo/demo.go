@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -188,7 +187,7 @@ func (d *demo) apply(ctx context.Context) error {
 		return err
 	}
 	context.AfterFunc(ctx, conn.Close)
-	js, err := natsjs.New(conn)
+	js, err := jetstream.New(conn, "")
 	if err != nil {
 		return err
 	}

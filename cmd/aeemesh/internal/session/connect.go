@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
@@ -187,10 +188,7 @@ func (a *App) ConnectAs(ctx context.Context, cmd *cobra.Command, entity string, 
 
 // JetStream returns the connection's JetStream, in the requested domain.
 func (a *App) JetStream(conn *nats.Conn) (natsjs.JetStream, error) {
-	if a.Conn.Domain != "" {
-		return natsjs.NewWithDomain(conn, a.Conn.Domain)
-	}
-	return natsjs.New(conn)
+	return jetstream.New(conn, a.Conn.Domain)
 }
 
 // Streams returns the connection's JetStream and the mesh's subjects: what the stores of
