@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
@@ -21,7 +22,7 @@ import (
 // Limits of the refutations of one envelope: their number (the newest ones that fit a message are
 // kept) and the bytes of each.
 const (
-	maxRefutations    = 32
+	MaxRefutations    = 32
 	maxRefutationSize = 8 << 10
 )
 
@@ -35,8 +36,26 @@ func NewRefutations(js natsjs.JetStream, m subject.Map) *Refutations {
 	return &Refutations{kvBucket{js: js, name: BucketRefuted + m.Suffix()}}
 }
 
-// Add appends a refutation, a JSON value, to those that the entity received for an
-// envelope id. Concurrent writers do not overwrite each other.
+// AddRefutation appends a refutation, a JSON value, to a list of them, and keeps the newest
+// [MaxRefutations]. If it names its sender in "by", it replaces an earlier one of that sender. The
+// list is changed.
+func AddRefutation(list []json.RawMessage, refutation []byte) []json.RawMessage {
+	if by := refuter(refutation); by != "" {
+		list = slices.DeleteFunc(list, func(r json.RawMessage) bool { return refuter(r) == by })
+	}
+	list = append(list, refutation)
+	return list[max(0, len(list)-MaxRefutations):]
+}
+
+// refuter returns the sender of a refutation; "" if it names none.
+func refuter(refutation []byte) string {
+	var r struct{ By string }
+	_ = json.Unmarshal(refutation, &r) // a value of another form names none
+	return r.By
+}
+
+// Add adds a refutation to those that the entity received for an envelope id, as [AddRefutation]
+// does. Concurrent writers do not overwrite each other.
 func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []byte) error {
 	if len(refutation) > maxRefutationSize {
 		return fmt.Errorf("refutation of %q has %d bytes, at most %d are kept", id, len(refutation), maxRefutationSize)
@@ -51,8 +70,7 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 		if !have.gone {
 			list, _ = decodeList(have.value) // a value that is not a list is not ours: replace it
 		}
-		list = append(list, refutation)
-		list = list[max(0, len(list)-maxRefutations):]
+		list = AddRefutation(list, refutation)
 		raw, err := json.Marshal(list)
 		for most := chunks.Most(r.js.Conn(), math.MaxInt); err == nil && len(raw) > most && len(list) > 1; {
 			list = list[1:]

@@ -98,7 +98,9 @@ func (c *Contexts) find(ctx context.Context, id string) (*envelope.Envelope, err
 }
 
 // AnswerRefute answers aee.context.refute: it records that the task's sender rejects a
-// context. Later fetches of the context return that refutation.
+// context. Later fetches of the context return that refutation, which replaces an earlier one of the
+// same sender. What this agent does not find cannot be fetched either: its refutation is not
+// acknowledged, and not stored.
 func (c *Contexts) AnswerRefute(ctx context.Context, task Task) (intents.RefuteResult, error) {
 	var none intents.RefuteResult
 	var what intents.RefuteTask
@@ -107,6 +109,9 @@ func (c *Contexts) AnswerRefute(ctx context.Context, task Task) (intents.RefuteR
 	}
 	if len(what.ID) > wire.MaxName {
 		return none, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", wire.MaxName)
+	}
+	if found, err := c.find(ctx, what.ID); err != nil || found == nil || found.ID == task.ID {
+		return none, err
 	}
 	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, journal.MaxReason), TS: envelope.Now()})
 	c.cfg.Refuted.Add(what.ID, record)

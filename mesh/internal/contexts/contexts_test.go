@@ -291,6 +291,9 @@ func TestStoresThatAreDown(t *testing.T) {
 	if answer, err := c.AnswerFetch(t.Context(), fetch); code(err) != envelope.CodeUnavailable {
 		t.Errorf("fetched: %+v, %v", answer, err)
 	}
+	if answer, err := c.AnswerRefute(t.Context(), refute); answer.Acknowledged || code(err) != envelope.CodeUnavailable {
+		t.Errorf("refuted: %+v, %v", answer, err)
+	}
 	if fetched, err := c.Fetch(t.Context(), fetch, envelope.Reference{ID: e.ID, Locator: "agent.y"}); code(err) != envelope.CodeUnavailable {
 		t.Errorf("fetched: %+v, %v", fetched, err)
 	}
@@ -330,11 +333,54 @@ func TestARefutedContextSaysSo(t *testing.T) {
 	if err != nil || len(fetched.Refutations) != 1 || fetched.Refutations[0].By != "agent.y" || fetched.Refutations[0].Reason != "wrong" {
 		t.Errorf("%+v, %v", fetched, err)
 	}
-	refute.From, refute.Payload = "agent."+strings.Repeat("y", 1000), wire.MustJSON(intents.RefuteTask{ID: "long", Reason: strings.Repeat("w", 1000)})
+	refute.From, refute.Payload = "agent."+strings.Repeat("y", 1000), wire.MustJSON(intents.RefuteTask{ID: e.ID, Reason: strings.Repeat("w", 1000)})
 	if _, err := c.AnswerRefute(t.Context(), Task{Envelope: refute}); err != nil {
 		t.Fatal(err)
 	}
-	if kept := c.refutations(t.Context(), "long"); len(kept) != 1 || kept[0].By != clip.Text(refute.From, 128) || kept[0].Reason != clip.Text(strings.Repeat("w", 1000), journal.MaxReason) {
+	if kept := c.refutations(t.Context(), e.ID); len(kept) != 2 || kept[1].By != clip.Text(refute.From, 128) || kept[1].Reason != clip.Text(strings.Repeat("w", 1000), journal.MaxReason) {
+		t.Errorf("kept %+v", kept)
+	}
+}
+
+// Refutations of invented ids would fill a bucket that refuses when it is full, for all agents. The id of
+// the refutation itself is one that the sender makes up.
+func TestOnlyKnownContextsAreRefuted(t *testing.T) {
+	t.Parallel()
+	c, _ := known(t, nil)
+	c.cfg.Shared = down{} // would refuse
+	refute := envelope.New(envelope.TypeTask, "agent.y", "agent.x", intents.ContextRefute, nil)
+	for _, id := range []string{"unknown", refute.ID} {
+		refute.Payload = wire.MustJSON(intents.RefuteTask{ID: id, Reason: "wrong"})
+		raw, err := refute.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.cfg.Journal.RememberReceived("agent.x", refute, raw, false)
+		if answer, err := c.AnswerRefute(t.Context(), Task{Envelope: refute}); answer.Acknowledged || err != nil {
+			t.Errorf("%q: %+v, %v", id, answer, err)
+		}
+		if kept := c.cfg.Refuted.List(id); len(kept) != 0 {
+			t.Errorf("%q: kept %s", id, kept)
+		}
+	}
+}
+
+// A sender that refutes a context again says it in other words: its earlier refutation, and no other
+// sender's, makes room.
+func TestARefutationReplacesTheSendersEarlierOne(t *testing.T) {
+	t.Parallel()
+	c, e := known(t, nil)
+	for i := range journal.MaxRefutations + 2 {
+		refute := envelope.New(envelope.TypeTask, "agent.y", "agent.x", intents.ContextRefute, wire.MustJSON(intents.RefuteTask{ID: e.ID, Reason: strconv.Itoa(i)}))
+		if i == 1 {
+			refute.From = "agent.z"
+		}
+		if answer, err := c.AnswerRefute(t.Context(), Task{Envelope: refute}); err != nil || !answer.Acknowledged {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+	}
+	kept := c.refutations(t.Context(), e.ID)
+	if len(kept) != 2 || kept[0].By != "agent.z" || kept[0].Reason != "1" || kept[1].By != "agent.y" || kept[1].Reason != strconv.Itoa(journal.MaxRefutations+1) {
 		t.Errorf("kept %+v", kept)
 	}
 }

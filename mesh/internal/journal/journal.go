@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -167,7 +168,7 @@ func (j *Journal) Find(ctx context.Context, entity, id string) (*envelope.Envelo
 // MaxRefutations those of one id.
 const (
 	maxRefuted     = 4096
-	MaxRefutations = 32
+	MaxRefutations = jetstream.MaxRefutations
 	MaxReason      = 512 // bytes of a reason that are kept
 )
 
@@ -175,16 +176,16 @@ const (
 // oldest id is removed.
 type Refutations struct {
 	mu    sync.Mutex
-	byID  map[string][][]byte
+	byID  map[string][]json.RawMessage
 	order []string
 }
 
-// Add adds a record that refutes the context with an id.
+// Add adds a record that refutes the context with an id; see [jetstream.AddRefutation].
 func (r *Refutations) Add(id string, record []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
-		r.byID = map[string][][]byte{}
+		r.byID = map[string][]json.RawMessage{}
 	}
 	if _, have := r.byID[id]; !have {
 		r.order = append(r.order, id)
@@ -193,13 +194,15 @@ func (r *Refutations) Add(id string, record []byte) {
 			r.order = r.order[1:]
 		}
 	}
-	list := append(r.byID[id], record)
-	r.byID[id] = list[max(0, len(list)-MaxRefutations):]
+	r.byID[id] = jetstream.AddRefutation(r.byID[id], record)
 }
 
 // List returns the records about the context with an id.
-func (r *Refutations) List(id string) [][]byte {
+func (r *Refutations) List(id string) (out [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([][]byte(nil), r.byID[id]...)
+	for _, record := range r.byID[id] {
+		out = append(out, record)
+	}
+	return out
 }
