@@ -10,11 +10,12 @@ import (
 // Shared handles the messages of many subscriptions on one goroutine, in the order of their
 // arrival. A subscription of nats.go with a handler would have a goroutine of its own, and
 // an agent has nine subscriptions that are seldom used. Handlers must not block. If
-// maxSharedMessages messages wait, the NATS client drops further ones and reports a slow
-// consumer. The goroutine runs while there are subscriptions. The methods may be called from
-// many goroutines.
+// maxSharedMessages messages wait, or maxSharedBytes and what came during one handler, further ones
+// are dropped, and the connection's error handler is told of a slow consumer. The goroutine runs while
+// there are subscriptions. The methods may be called from many goroutines.
 type Shared struct {
 	conn *nats.Conn
+	most int // bytes that may wait
 
 	mu       sync.Mutex
 	handlers map[*nats.Subscription]nats.MsgHandler
@@ -23,10 +24,13 @@ type Shared struct {
 	end      func()
 }
 
-const maxSharedMessages = 1 << 14
+const (
+	maxSharedMessages = 1 << 14
+	maxSharedBytes    = 64 << 20 // as nats.go's own for a subscription
+)
 
 // NewShared returns a Shared without subscriptions. It does no I/O.
-func NewShared(conn *nats.Conn) *Shared { return &Shared{conn: conn} }
+func NewShared(conn *nats.Conn) *Shared { return &Shared{conn: conn, most: maxSharedBytes} }
 
 // Subscribe subscribes to a subject, in a queue group if group is not "".
 func (e *Shared) Subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
@@ -56,15 +60,52 @@ func (e *Shared) begin() {
 	e.end = func() { close(over); <-ended }
 	go func() {
 		defer close(ended)
-		for {
+		e.run(msgs, over)
+	}()
+}
+
+// run handles messages until over is closed. nats.go counts no bytes of a subscription with a channel.
+// So before each handler, run takes what has come off the channel, and drops what is too much.
+func (e *Shared) run(msgs <-chan *nats.Msg, over <-chan struct{}) {
+	var (
+		few     [16]*nats.Msg
+		waiting []*nats.Msg
+		size    int // of those that wait
+		slow    bool
+	)
+	take := func(msg *nats.Msg) {
+		if msg.Sub != nil && size > 0 && size+msg.Size() > e.most { // a mark is always taken
+			if report := e.conn.ErrorHandler(); report != nil && !slow {
+				go report(e.conn, msg.Sub, nats.ErrSlowConsumer)
+			}
+			slow = true
+			return
+		}
+		waiting, size = append(waiting, msg), size+msg.Size()
+	}
+	for {
+		if len(waiting) == 0 {
+			waiting, slow = few[:0], false
 			select {
 			case msg := <-msgs:
-				e.handle(msg)
+				take(msg)
 			case <-over:
 				return
 			}
 		}
-	}()
+		for more := true; more && len(waiting) < maxSharedMessages; {
+			select {
+			case msg := <-msgs:
+				take(msg)
+			default:
+				more = false
+			}
+		}
+		msg := waiting[0]
+		waiting[0] = nil
+		waiting, size = waiting[1:], size-msg.Size()
+		e.handle(msg)
+	}
 }
 
 func (e *Shared) handle(msg *nats.Msg) {

@@ -105,6 +105,53 @@ func TestSharedSubscriptionsAreHandledInOrderAndDrained(t *testing.T) {
 	}
 }
 
+// Messages that wait are bounded in bytes: the newest are dropped, which is reported once, as nats.go
+// does for a subscription with a goroutine of its own.
+func TestSharedSubscriptionsHoldSoManyBytes(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	reported := make(chan error, 100)
+	conn := natstest.Conn(t, srv, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { reported <- err }))
+	e := NewShared(conn)
+	e.most = 10 << 10
+	handled := 0 // by the one goroutine, until it has ended
+	first, goOn := make(chan struct{}), make(chan struct{})
+	sub, err := e.Subscribe("a", "", func(*nats.Msg) {
+		if handled == 0 {
+			close(first)
+			<-goOn
+		}
+		handled++
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := func(n int) {
+		for range n {
+			if err := conn.Publish("a", make([]byte, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flood(1)
+	<-first
+	flood(50)
+	close(goOn)
+	e.Settle([]*nats.Subscription{sub})
+	flood(1) // there is room again
+	e.Settle([]*nats.Subscription{sub})
+	e.Forget([]*nats.Subscription{sub})
+	if handled != 1+10+1 {
+		t.Errorf("%d messages were handled, want 12", handled)
+	}
+	if err := natstest.Within(t, "the report", reported); !errors.Is(err, nats.ErrSlowConsumer) || len(reported) > 0 {
+		t.Errorf("reported %v, and %d further errors", err, len(reported))
+	}
+}
+
 // A refused subscription is known, also if something else was refused after it. What was refused
 // before, and the subscription of another caller, are another matter.
 func TestARefusedSubscriptionIsKnownByItsName(t *testing.T) {

@@ -20,6 +20,8 @@ const (
 	// MaxBuffered is how many answers of a stream may wait for a slow reader before
 	// the exchange is given up.
 	MaxBuffered = 4096
+	// MaxBufferedBytes is how many bytes they may have; a single one may have more.
+	MaxBufferedBytes = 64 << 20
 	// fewBuffered is how many answers may wait where one is due: it, and strays
 	// before it.
 	fewBuffered = 8
@@ -83,6 +85,7 @@ type Exchange struct {
 	deadline   time.Time
 	stream     bool // more than one answer is due
 	answers    chan *nats.Msg
+	size       atomic.Int64 // bytes of a stream's answers that wait
 	overflow   atomic.Bool
 
 	company bool // other exchanges are under way
@@ -118,7 +121,8 @@ func New(conn *nats.Conn) *Exchanger { return &Exchanger{conn: conn, out: outbox
 // answer to that one may come.
 func (x *Exchange) Reused() bool { return x.reused }
 
-// Overflowed reports whether answers were lost, for more than [MaxBuffered] waited.
+// Overflowed reports whether answers were lost, for more than [MaxBuffered] waited, or
+// more than [MaxBufferedBytes].
 func (x *Exchange) Overflowed() bool { return x.overflow.Load() }
 
 // Answered says that the exchange had the one answer that was due, so that its subject may
@@ -298,7 +302,7 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 	case x == nil, listen.Redirected(msg, x.subject):
 	case x.resting:
 		r.wake(x) // for good: this is a second answer
-	case len(x.answers) < cap(x.answers)-places:
+	case len(x.answers) < cap(x.answers)-places && x.fits(msg):
 		x.answers <- msg
 	default:
 		x.overflow.Store(true)
@@ -306,6 +310,19 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 			x.displace(msg)
 		}
 	}
+}
+
+// fits counts an answer of a stream, unless it is too much beside those that wait.
+func (x *Exchange) fits(msg *nats.Msg) bool {
+	if !x.stream {
+		return true
+	}
+	n := int64(msg.Size())
+	if wait := x.size.Load(); wait > 0 && wait+n > MaxBufferedBytes {
+		return false
+	}
+	x.size.Add(n)
+	return true
 }
 
 // displace puts msg in place of the oldest answer that waits: who streams to a
@@ -349,6 +366,9 @@ func (x *Exchange) Wait(ctx context.Context) (msg *nats.Msg, err error) {
 		case <-done:
 			return nil, context.Cause(ctx)
 		}
+	}
+	if x.stream {
+		x.size.Add(-int64(msg.Size()))
 	}
 	switch {
 	case msg == overdue:

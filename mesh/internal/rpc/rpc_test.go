@@ -283,6 +283,31 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
+// Answers of a stream that wait for a slow reader are bounded in bytes too. One answer always fits.
+func TestAStreamHoldsSoManyBytes(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	x, err := r.Open("echo", true, soon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(x)
+	whole := make([]byte, MaxBufferedBytes)
+	r.deliver(&nats.Msg{Subject: x.subject, Data: whole})
+	for range 3 {
+		r.deliver(&nats.Msg{Subject: x.subject, Data: whole[:1]})
+	}
+	equalTo(t, "waiting", len(x.answers), 1)
+	equalTo(t, "overflowed", x.Overflowed(), true)
+	if _, err := x.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r.deliver(&nats.Msg{Subject: x.subject, Data: whole[:1]})
+	}
+	equalTo(t, "waiting once one was read", len(x.answers), 3)
+}
+
 // A NATS user can have JetStream answer its request on the reply subject of another's. Section 13
 // of docs/nats-binding.md says how such an answer is told from that of the worker.
 func TestARedirectedAnswerOfJetStreamIsNoAnswer(t *testing.T) {

@@ -110,7 +110,7 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 const unidentifiedWait = time.Second
 
 // errOverflow ends an exchange whose OnStream is too slow for the stream.
-var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", rpc.MaxBuffered)
+var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes, or %d MiB of them, waited to be read", rpc.MaxBuffered, rpc.MaxBufferedBytes>>20)
 
 // errStray: only replies to other tasks arrived before the deadline.
 var errStray = errors.New("only replies to other tasks arrived")
