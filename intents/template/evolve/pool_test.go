@@ -656,6 +656,50 @@ func TestARetiredKeyThatMakesRoomLeavesNothing(t *testing.T) {
 	}
 }
 
+// fill adds n keys of as many clients, which have had a payload for each key before them.
+func fill(p *Pool, n int, s State) {
+	for i := range n {
+		p.doc.Lives = append(p.doc.Lives, &life{Key: template.Key{Name: fmt.Sprint("key_", i)}, Owner: fmt.Sprint("client ", i), State: s, Since: start.Unix(), Days: []daily{{Payloads: i, Present: i}}})
+	}
+}
+
+// Clients' own keys have a quarter of the places: more would leave none for keys for all clients. A
+// retired one makes room for another.
+func TestClientsOwnKeysLeaveRoom(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[State]State{Stable: "", Rejected: "", Retired: Experimental} {
+		p := newPool(t, Config{Personal: true})
+		fill(p, maxLives/4, s)
+		for i := range 10 {
+			p.says("agent.frequent", wish(1, "extra legroom"), start.Add(time.Duration(i)*time.Minute))
+		}
+		now := start.Add(10 * time.Minute)
+		c := p.Ripe(now)[0]
+		k, err := Rules(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Propose(c, k, base(t), "", now); (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoKey) || state(p, "extra_legroom", now) != want || len(p.doc.Lives) != maxLives/4 {
+			t.Errorf("beside own keys that are %s: %v, %q", s, err, state(p, "extra_legroom", now))
+		}
+	}
+}
+
+// In a pool that is full of clients' own keys, as an earlier release left it, a key for all clients takes
+// the place of the own key with the least use.
+func TestAKeyForAllTakesThePlaceOfAnOwnKey(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{Personal: true})
+	fill(p, maxLives, Stable)
+	slices.Reverse(p.doc.Lives)
+	many(p, 6, wish(1, "a window seat"), start)
+	now := start.Add(6 * time.Minute)
+	propose(t, p, now)
+	if state(p, "window_seat", now) != Experimental || state(p, "key_0", now) != "" || len(p.doc.Lives) != maxLives {
+		t.Errorf("%d keys, the new one is %q, the least used %q", len(p.doc.Lives), state(p, "window_seat", now), state(p, "key_0", now))
+	}
+}
+
 // A client's own keys on trial count together with those for all.
 func TestTrialsOfOneClientAreBounded(t *testing.T) {
 	t.Parallel()

@@ -63,11 +63,23 @@ func (p *Pool) Refit(base *template.Template, now time.Time) bool {
 	return p.doc.Next != before
 }
 
-// admit returns an error if there is no room for a further key. It removes a retired key to make
-// room.
+// admit returns an error if there is no room for a further key. It removes a key to make room: a
+// retired one, or, for a key for all clients, the own key of a client with the least use.
 func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
-	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool { return x.State == Retired }); at >= 0 && len(p.doc.Lives) >= maxLives*3/4 {
+	owned := 0
+	for _, x := range p.doc.Lives {
+		if x.Owner != "" {
+			owned++
+		}
+	}
+	crowded := l.Owner != "" && owned >= maxLives/4
+	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool {
+		return x.State == Retired && (crowded && x.Owner != "" || !crowded && len(p.doc.Lives) >= maxLives*3/4)
+	}); at >= 0 {
+		crowded = false
 		p.end(p.doc.Lives[at], "", "", now)
+	} else if l.Owner == "" && len(p.doc.Lives) >= maxLives && owned > maxLives/4 {
+		p.end(p.leastUsed(), KindEnded, "a key for all clients needs its place", now)
 	}
 	all, own := 0, 0
 	for _, x := range p.doc.Lives {
@@ -80,14 +92,31 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 	switch {
 	case len(p.doc.Lives) >= maxLives:
 		return fmt.Errorf("%w: the pool has %d keys, in all states", ErrNoKey, maxLives)
-	case l.Owner == "" && all >= maxLives*3/4: // a quarter is reserved for clients' own keys
+	case l.Owner == "" && all >= maxLives*3/4: // a quarter is for clients' own keys
 		return fmt.Errorf("%w: the pool has %d keys of all clients, in all states", ErrNoKey, all)
+	case crowded: // with more, keys for all clients would find no place
+		return fmt.Errorf("%w: the clients have %d keys of their own, in all states", ErrNoKey, owned)
 	case l.Owner != "" && own >= p.cfg.MaxPersonal:
 		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
 	case len(base.Keys)+p.cfg.MaxKeys > template.MaxKeys:
 		return fmt.Errorf("%w: the template has %d keys, at most %d are possible", ErrNoKey, len(base.Keys), template.MaxKeys)
 	}
 	return nil
+}
+
+// leastUsed returns the own key of a client that the fewest payloads have had. There must be one.
+func (p *Pool) leastUsed() (least *life) {
+	fewest := 0
+	for _, x := range p.doc.Lives {
+		n := 0
+		for _, d := range x.Days {
+			n += d.Present
+		}
+		if x.Owner != "" && (least == nil || n < fewest) {
+			least, fewest = x, n
+		}
+	}
+	return least
 }
 
 // refineBase proposes a better description of a key of the template.
