@@ -161,7 +161,7 @@ func New(cfg Config) (*Learner, error) {
 	if cfg.Entity == "" || len(cfg.Templates) == 0 {
 		return nil, errors.New("learn: a learner has an entity and templates")
 	}
-	l := &Learner{cfg: cfg, local: local, pools: map[poolID]*pool{}, judging: make(chan judging, 64), kick: make(chan struct{}, 1)}
+	l := &Learner{cfg: cfg, local: local, pools: map[poolID]*pool{}, judging: make(chan judging, 64), texts: make(chan struct{}, maxEmbedding), kick: make(chan struct{}, 1)}
 	for _, t := range cfg.Templates {
 		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
 			id := poolID{t.Scenario, cohort}

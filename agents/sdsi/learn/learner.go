@@ -24,6 +24,7 @@ type Learner struct {
 	store   atomic.Pointer[Pools]
 	pools   map[poolID]*pool
 	judging chan judging
+	texts   chan struct{} // has one element for each observation that is being embedded
 	kick    chan struct{} // signals a ripe cluster
 }
 
@@ -131,6 +132,14 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		}
 		return p.patient(c.done)
 	}
+	select {
+	case l.texts <- struct{}{}:
+	default:
+		p.log().Warn("texts of other are not learned from", "err", "the embedder is too slow")
+		o.Fragments = nil // the payload is still counted
+		p.submit(c)
+		return p.patient(c.done)
+	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -138,10 +147,17 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 			p.log().Warn("texts of other are not learned from", "err", err)
 			o.Fragments = nil // the payload is still counted
 		}
+		<-l.texts
+		for _, f := range o.Fragments {
+			c.size += len(f.Text) + 4*len(f.Vector)
+		}
 		p.submit(c)
 	}()
 	return p.patient(c.done)
 }
+
+// maxEmbedding is how many observations are embedded at once.
+const maxEmbedding = 256
 
 // clean returns the part of a text that may be stored. It scrubs the whole text and then truncates
 // it, because Scrub does not recognize half an address. If the text was truncated before, clean

@@ -21,6 +21,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	queue   []change
+	size    int // bytes of the queue
 	writing bool
 	closed  bool
 	timer   *time.Timer
@@ -47,6 +48,7 @@ type pool struct {
 type change struct {
 	apply func(p *evolve.Pool, now time.Time) bool
 	from  string        // the client whose payload it comes from; "": none
+	size  int           // bytes of its texts and vectors
 	plain bool          // it may wait for further changes
 	again bool          // the pool is read again first: another worker may have changed it
 	done  chan struct{} // closed when the change is stored or dropped; may be nil
@@ -54,6 +56,7 @@ type change struct {
 
 const (
 	maxQueue  = 4096             // most changes in the queue
+	maxBytes  = 64 << 20         // its bytes at which it is full: a vector has up to 16 KiB
 	plainWait = time.Second      // how long plain changes wait for further ones
 	fresh     = 5 * time.Second  // how old a view may become before it is read again
 	ioTimeout = 5 * time.Second  // of one request to the store
@@ -67,13 +70,13 @@ const (
 func (p *pool) submit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.queue) >= maxQueue || c.plain && len(p.queue) >= maxQueue/2 {
+	if p.closed || p.full() || c.plain && len(p.queue) >= maxQueue/2 {
 		if c.done != nil {
 			close(c.done)
 		}
 		return
 	}
-	p.queue = append(p.queue, c)
+	p.queue, p.size = append(p.queue, c), p.size+c.size
 	switch {
 	case p.writing:
 	case !c.plain:
@@ -88,6 +91,9 @@ func (p *pool) submit(c change) {
 		})
 	}
 }
+
+// full reports whether no further change fits into the queue; p.mu is held.
+func (p *pool) full() bool { return len(p.queue) >= maxQueue || p.size >= maxBytes }
 
 // start starts the writing goroutine; p.mu is held.
 func (p *pool) start() {
@@ -104,7 +110,7 @@ func (p *pool) write() {
 	for {
 		p.mu.Lock()
 		batch := p.queue
-		p.queue = nil
+		p.queue, p.size = nil, 0
 		if len(batch) == 0 {
 			p.writing = false
 			p.mu.Unlock()
@@ -119,7 +125,7 @@ func (p *pool) write() {
 			p.log().Warn("the pool cannot be read or stored for now", "payloads", payloads(batch), "err", err)
 			time.Sleep(retryWait)
 			p.mu.Lock()
-			over := p.closed || len(p.queue) >= maxQueue
+			over := p.closed || p.full()
 			p.mu.Unlock()
 			if over {
 				if n := payloads(batch); n > 0 {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,4 +108,88 @@ func TestTheFirstViewIsWaitedFor(t *testing.T) {
 			all.Wait()
 		})
 	}
+}
+
+// held is an embedder that answers when it is let, with vectors as large as they may be.
+type held struct {
+	calls atomic.Int64
+	goOn  chan struct{}
+}
+
+func (h *held) Name() string { return "held" }
+
+func (h *held) Embed(_ context.Context, texts []string) ([][]float32, error) {
+	h.calls.Add(1)
+	<-h.goOn
+	return slices.Repeat([][]float32{large}, len(texts)), nil
+}
+
+var large = append(make([]float32, 4095), 1)
+
+func heldLearner(t *testing.T, m *memory, h *held) *learn.Learner {
+	t.Helper()
+	l, err := learn.New(learn.Config{Entity: ferries, Templates: []*template.Template{ferry(t)}, Pools: m, Embedder: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// While the embedder is slow, payloads beyond a number are counted without their texts: each text that
+// waits costs a goroutine, and a request to a hosted embedder.
+func TestASlowEmbedderHasFewRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{goOn: make(chan struct{})}
+		l := heldLearner(t, &memory{}, h)
+		var done []<-chan struct{}
+		for i := range 300 {
+			done = append(done, says(l, fmt.Sprint("task", i), client(i), "a window seat please"))
+		}
+		synctest.Wait()
+		if n := h.calls.Load(); n != 256 {
+			t.Errorf("%d requests at once, want 256", n)
+		}
+		close(h.goOn)
+		for _, d := range done {
+			<-d
+		}
+		done = []<-chan struct{}{says(l, "one more", client(1), "a window seat please")}
+		<-done[0]
+		if n := h.calls.Load(); n != 257 {
+			t.Errorf("%d requests, want one more", n)
+		}
+	})
+}
+
+// Changes that wait for the store are bounded in bytes: vectors are large.
+func TestChangesThatWaitAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{goOn: make(chan struct{})}
+		close(h.goOn)
+		m := &memory{bad: "ferry_booking"}
+		l := heldLearner(t, m, h)
+		defer func() {
+			m.mu.Lock()
+			m.bad = ""
+			m.mu.Unlock()
+			time.Sleep(time.Minute) // all is stored, and nothing waits any more
+		}()
+		texts := slices.Repeat([]string{"a window seat please"}, evolve.MaxFragments)
+		const each = evolve.MaxFragments * 4 * 4096
+		dropped := 0
+		for i := range 64<<20/each + 50 {
+			done := says(l, fmt.Sprint("task", i), client(i), texts...)
+			synctest.Wait()
+			select {
+			case <-done:
+				dropped++
+			default:
+			}
+		}
+		if dropped < 40 || dropped > 50 {
+			t.Errorf("%d of 50 that are too much were dropped", dropped)
+		}
+	})
 }
