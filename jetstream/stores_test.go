@@ -102,6 +102,28 @@ func TestSeen(t *testing.T) {
 	}
 }
 
+// docs/operations.md, "Ids", says how many ids a bucket holds: max_bytes / 260. Beyond that it refuses
+// further ones.
+func TestSeenHoldsSoManyIds(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Run(t, natsd.Config{JetStream: true}))
+	const room = 100_000
+	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketSeen}, Limits: map[string]jetstream.Limits{jetstream.BucketSeen: {MaxBytes: room}}})
+	w := seen.New(js, subject.Map{}, 10*time.Minute)
+	n := 0
+	for ; n < room; n++ { // an id as the mesh makes it, a hash, and a holder
+		if _, err := w.Claim(t.Context(), "agent.reviewer", fmt.Sprintf("%064x", n), "live.LPqVLzYVZw1rO8zSFBuFzE"); err != nil {
+			if n == 0 || !errors.Is(err, jetstream.ErrFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if each := room / n; each < 250 || each > 270 {
+		t.Errorf("%d ids in %d bytes: %d bytes each", n, room, each)
+	}
+}
+
 // An id that is there and whose holder a replica does not have yet is not free.
 func TestSeenDoesNotTakeAnIdForFreeThatAReplicaDoesNotHave(t *testing.T) {
 	t.Parallel()
