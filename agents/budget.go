@@ -97,8 +97,8 @@ type purchase struct {
 	cost   model.USD   // reserved in the tree's counters
 }
 
-// beginTurn begins a turn. Call admit before each call of a model; call pay after the
-// call that succeeded, or back if none did.
+// beginTurn begins a turn. Call admit before each call of a model, within during; call pay after the
+// call that succeeded.
 func (t *treasury) beginTurn(ctx context.Context, task *mesh.Task, used *state.Usage, input int, req *model.Request) *purchase {
 	counts := task.Counters()
 	if counts == nil { // no node has admitted the task, so it has no counters
@@ -225,6 +225,19 @@ func (p *purchase) back() {
 	}
 	p.release(p.counts, p.tokens, p.cost)
 	p.tokens, p.cost = 0, 0
+}
+
+// during calls a model, and releases what admit has reserved for it if it fails or panics.
+func (p *purchase) during(call func() (*model.Response, error)) (res *model.Response, err error) {
+	failed := true
+	defer func() {
+		if failed {
+			p.back()
+		}
+	}()
+	res, err = call()
+	failed = err != nil
+	return res, err
 }
 
 // releaseTime bounds the release of a reservation.

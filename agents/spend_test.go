@@ -1,8 +1,10 @@
 package agents_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -11,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // A run that may not spend more ends before it does, and the bus says what it
@@ -97,5 +100,48 @@ func TestACostThatCannotBeTrue(t *testing.T) {
 	l.submit(task)
 	if got, want := l.result(task), `{"text":"hi","usage":{"input_tokens":2199023255552,"output_tokens":2199023255552,"cost_usd":1000000}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// breaking is a model that answers, and panics after that.
+type breaking struct{ answers atomic.Int64 }
+
+func (b *breaking) Generate(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
+	if b.answers.Add(-1) < 0 {
+		panic("a model's client is broken")
+	}
+	return &model.Response{Message: model.Assistant("hi"), Finish: model.FinishStop, Usage: model.Usage{InputTokens: 3, OutputTokens: 4}}, nil
+}
+
+// adding is Counters that add up the tokens.
+type adding struct{ tokens atomic.Int64 }
+
+func (a *adding) Add(_ context.Context, n int64, _, kind string, _ ...string) (int64, error) {
+	if kind == mesh.CountTokens {
+		return a.tokens.Add(n), nil
+	}
+	return 0, nil
+}
+
+// A model that panics leaves nothing reserved in the counters of the tree: the other runs of the tree
+// may use it. It is so for a turn, and for the question about the answer.
+func TestAModelThatPanicsReservesNothing(t *testing.T) {
+	t.Parallel()
+	for answers, used := range []int{0, 7 + 7} { // the tree and the corr have a counter each
+		count := new(adding)
+		broken := new(breaking)
+		broken.answers.Store(int64(answers))
+		a, err := agents.New(definition(t, `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look."}}`), agents.Options{Model: broken, Budget: agents.Budget{TreeTokens: 1 << 20}, Counters: count})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t)
+		w.host(a)
+		if got := w.send(a.Entity, `{"text":"go"}`, sending{requires: `{"decision_evidence":"standard"}`}); got.err == nil || got.err.Code != envelope.CodeInternal {
+			t.Errorf("after %d answers: %s, %v", answers, got.payload, got.err)
+		}
+		if n := count.tokens.Load(); n != int64(used) {
+			t.Errorf("after %d answers: %d tokens stay counted, want %d", answers, n, used)
+		}
 	}
 }

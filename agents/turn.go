@@ -133,10 +133,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 		t := l.turnStream(task, told)
 		p := l.books.within(task.TreeBudget()).beginTurn(ctx, task, &r.usage, l.inputTokens(&req), &req)
 		req.Admit = p.admit
-		res, err := l.speak(ctx, &req, told, t)
-		if err != nil {
-			p.back()
-		}
+		res, err := p.during(func() (*model.Response, error) { return l.speak(ctx, &req, told, t) })
 		switch {
 		case err == nil:
 			p.pay(res)
@@ -214,9 +211,8 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 	defer release()
 	p := l.books.within(task.TreeBudget()).beginTurn(ctx, task, &r.usage, l.inputTokens(req), req)
 	req.Admit = p.admit
-	res, err := l.model.Generate(ctx, req, nil)
+	res, err := p.during(func() (*model.Response, error) { return l.model.Generate(ctx, req, nil) })
 	if err != nil {
-		p.back()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
