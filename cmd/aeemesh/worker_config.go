@@ -146,6 +146,7 @@ func (a *app) nodeConfig(f *workerFlags) (mesh.Config, error) {
 		cfg.TaskEvents = mesh.EventsFailures
 	}
 	cfg.Quotas.Known, cfg.Quotas.Cap, cfg.Quotas.UnknownCap = f.known, envelope.Priority(f.cap), envelope.Priority(f.unknownCap)
+	cfg.Quotas.UnknownBurst = max(1, f.quotas.UnknownBurst) // 0 would be the default
 	for _, limit := range []*float64{&cfg.Quotas.UnknownRate, &cfg.Quotas.UrgentRate} {
 		if *limit == 0 {
 			*limit = -1

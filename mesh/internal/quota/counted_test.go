@@ -26,6 +26,24 @@ func TestTheLastMessagesAreRemembered(t *testing.T) {
 	}
 }
 
+// Each limit of unknown senders has its default by itself.
+func TestLimitsOfUnknownSendersHaveTheirDefaults(t *testing.T) {
+	t.Parallel()
+	for limits, atOnce := range map[*Limits]int{{}: 2000, {UnknownRate: 0.001}: 2000, {UnknownBurst: 3}: 3, {UnknownRate: 5, UnknownBurst: 3}: 3} {
+		q, now := New(*limits), time.Now()
+		e := envelope.New(envelope.TypeTask, "agent.eve", "agent.a", "code.review", json.RawMessage(`{}`))
+		n := 0
+		for ; n < 3000; n++ {
+			if _, err := q.Admit(e, false, now); err != nil {
+				break
+			}
+		}
+		if n != atOnce {
+			t.Errorf("%+v: %d at once, want %d", *limits, n, atOnce)
+		}
+	}
+}
+
 // One allowance counts the messages that a worker draws and those that it overhears, and
 // each message once.
 func TestAMessageCountsOnce(t *testing.T) {

@@ -92,9 +92,7 @@ func (a *allowance) wait(now time.Time) time.Duration {
 
 // New makes a table; see [Limits] for the defaults.
 func New(q Limits) *Table {
-	if q.UnknownRate == 0 {
-		q.UnknownRate, q.UnknownBurst = 1000, 2000
-	}
+	q.UnknownRate, q.UnknownBurst = cmp.Or(q.UnknownRate, 1000), cmp.Or(q.UnknownBurst, 2000)
 	q.UrgentRate = cmp.Or(q.UrgentRate, 100)
 	q.Cap = cmp.Or(q.Cap, envelope.PriorityUrgent)
 	q.UnknownCap = cmp.Or(q.UnknownCap, envelope.PriorityHigh)
