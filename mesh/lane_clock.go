@@ -12,8 +12,9 @@ import (
 // serverClock estimates the server's time from occasional readings. The lanes of a node
 // share it.
 type serverClock struct {
-	last  atomic.Pointer[reading]
-	first sync.Mutex // over the first reading
+	last     atomic.Pointer[reading]
+	first    sync.Mutex // over the first reading
+	patience time.Time  // until when lanes wait for it
 }
 
 type reading struct {
@@ -26,18 +27,33 @@ type clockSource interface {
 	Offset(ctx context.Context) (offset, bound time.Duration, err error)
 }
 
-// tend reads the server's clock every ten seconds.
+// tend reads the server's clock every ten seconds, and every second until it has been read.
 func (c *serverClock) tend(ctx context.Context, source clockSource) {
-	for pause.For(ctx, 10*time.Second) {
-		c.read(ctx, source)
+	for pause.For(ctx, time.Second) {
+		c.readOlder(ctx, source, 10*time.Second)
 	}
 }
 
-// begin reads the server's clock, unless it was read in the last 20 seconds.
+// begin reads the server's clock, unless it was read in the last 20 seconds. Where it was never
+// read, the first lanes of a node try again for three seconds: the deadline of a task that is
+// drawn without it is by this machine's clock.
 func (c *serverClock) begin(ctx context.Context, source clockSource) {
 	c.first.Lock()
 	defer c.first.Unlock()
-	if last := c.last.Load(); last == nil || time.Since(last.local) > 20*time.Second {
+	if c.patience.IsZero() {
+		c.patience = time.Now().Add(3 * time.Second)
+	}
+	c.readOlder(ctx, source, 20*time.Second)
+	waiting, cancel := context.WithDeadline(ctx, c.patience)
+	defer cancel()
+	for c.last.Load() == nil && pause.For(waiting, 250*time.Millisecond) {
+		c.read(waiting, source)
+	}
+}
+
+// readOlder reads the server's clock, unless it was read in the last while.
+func (c *serverClock) readOlder(ctx context.Context, source clockSource, while time.Duration) {
+	if last := c.last.Load(); last == nil || time.Since(last.local) >= while {
 		c.read(ctx, source)
 	}
 }
