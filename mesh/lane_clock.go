@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 // serverClock estimates the server's time from occasional readings. The lanes of a node
@@ -22,12 +23,16 @@ type reading struct {
 	bound         time.Duration // by how much server may be wrong
 }
 
+// stood reports whether this machine was suspended since the reading, or its clock was set.
+func (r *reading) stood() bool { return jetstream.ClockStood(r.local, time.Now()) }
+
 // A clockSource says by how much the server's clock is ahead of this machine's.
 type clockSource interface {
 	Offset(ctx context.Context) (offset, bound time.Duration, err error)
 }
 
-// tend reads the server's clock every ten seconds, and every second until it has been read.
+// tend reads the server's clock every ten seconds, every second until it has been read, and
+// within a second after this machine was suspended.
 func (c *serverClock) tend(ctx context.Context, source clockSource) {
 	for pause.For(ctx, time.Second) {
 		c.readOlder(ctx, source, 10*time.Second)
@@ -51,15 +56,16 @@ func (c *serverClock) begin(ctx context.Context, source clockSource) {
 	}
 }
 
-// readOlder reads the server's clock, unless it was read in the last while.
+// readOlder reads the server's clock, unless it was read in the last while and this machine was not
+// suspended since.
 func (c *serverClock) readOlder(ctx context.Context, source clockSource, while time.Duration) {
-	if last := c.last.Load(); last == nil || time.Since(last.local) >= while {
+	if last := c.last.Load(); last == nil || time.Since(last.local) >= while || last.stood() {
 		c.read(ctx, source)
 	}
 }
 
 // read takes a new reading, unless the old one is more precise: a slow answer gives a
-// wide bound.
+// wide bound. After a suspension the old one lags.
 func (c *serverClock) read(ctx context.Context, source clockSource) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -68,7 +74,7 @@ func (c *serverClock) read(ctx context.Context, source clockSource) {
 		return
 	}
 	now := time.Now()
-	if last := c.last.Load(); last == nil || bound <= last.bound+now.Sub(last.local)/1000 {
+	if last := c.last.Load(); last == nil || last.stood() || bound <= last.bound+now.Sub(last.local)/1000 {
 		c.last.Store(&reading{now.Round(0).Add(offset), now, bound})
 	}
 }

@@ -3,7 +3,10 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -34,5 +37,68 @@ func TestNoTaskIsDrawnBeforeTheServersClockIsRead(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Fatal("the task did not begin")
+	}
+}
+
+// offsets answers readings of the server's clock.
+type offsets struct {
+	asked  int
+	answer func() (offset, bound time.Duration, err error)
+}
+
+func (o *offsets) Offset(context.Context) (time.Duration, time.Duration, error) {
+	o.asked++
+	return o.answer()
+}
+
+func exactly(offset, bound time.Duration) *offsets {
+	return &offsets{answer: func() (time.Duration, time.Duration, error) { return offset, bound, nil }}
+}
+
+// A reading is used for ten seconds. Without one the clock is asked every second.
+func TestTheServersClockIsAskedUntilItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var c serverClock
+		o := &offsets{answer: func() (time.Duration, time.Duration, error) { return 0, 0, errors.New("away") }}
+		go c.tend(ctx, o)
+		await := func(what string, d time.Duration, asked int, ahead time.Duration) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := time.Until(c.now()); o.asked != asked || got != ahead {
+				t.Errorf("%s: asked %d times, the server is %v ahead; want %d, %v", what, o.asked, got, asked, ahead)
+			}
+		}
+		await("no answer", 3*time.Second, 3, 0)
+		o.answer = exactly(time.Hour, time.Millisecond).answer
+		await("the first answer", time.Second, 4, time.Hour)
+		await("the reading is fresh", 9*time.Second, 4, time.Hour)
+		await("it is old", time.Second, 5, time.Hour)
+	})
+}
+
+// The monotonic clock stands still while the machine is suspended, so a reading from before lags by
+// all that time: any new one is better, and it is taken at once.
+func TestTheServersClockIsReadAnewAfterASuspension(t *testing.T) {
+	t.Parallel()
+	var c serverClock
+	read := func(o *offsets) (ahead time.Duration) {
+		c.readOlder(t.Context(), o, time.Hour)
+		return time.Until(c.now()).Round(time.Minute)
+	}
+	if ahead := read(exactly(time.Hour, time.Millisecond)); ahead != time.Hour {
+		t.Errorf("the first reading: %v ahead", ahead)
+	}
+	coarse := exactly(2*time.Hour, time.Second)
+	if ahead := read(coarse); ahead != time.Hour || coarse.asked != 0 {
+		t.Errorf("not suspended: %v ahead, asked %d times", ahead, coarse.asked)
+	}
+	last := *c.last.Load()
+	last.local = natstest.Suspended(last.local, -time.Minute) // since then the machine slept for a minute
+	c.last.Store(&last)
+	if ahead := read(coarse); ahead != 2*time.Hour || coarse.asked != 1 {
+		t.Errorf("suspended: %v ahead, asked %d times; want 2h, 1", ahead, coarse.asked)
 	}
 }

@@ -26,14 +26,20 @@ const (
 	clockPatience = 2 * time.Second  // timeout of one request
 )
 
+// Stood reports whether the machine's monotonic clock stood still between two local times by more
+// than a second, because the machine was suspended, or whether its clock was set.
+func Stood(since, now time.Time) bool {
+	return (now.Round(0).Sub(since.Round(0)) - now.Sub(since)).Abs() > time.Second
+}
+
 // New returns a clock that reads the server's time by read, and the machine's by local.
 func New(read func(context.Context) (time.Time, error), local func() time.Time) *Clock {
 	return &Clock{read: read, local: local}
 }
 
 // Now returns the server's time. It asks the server the first time, and when the last
-// reading is older than 10 s. If no answer comes, it uses the last reading for up to 10
-// minutes; without one it fails.
+// reading is older than 10 s, or from before the machine was suspended. If no answer comes, it
+// uses the last reading for up to 10 minutes, unless the machine was suspended; without one it fails.
 func (c *Clock) Now(ctx context.Context) (time.Time, error) {
 	now, _, err := c.now(ctx)
 	return now, err
@@ -55,7 +61,7 @@ func (c *Clock) now(ctx context.Context) (time.Time, time.Duration, error) {
 		c.mu.Lock()
 		local := c.local()
 		age := local.Sub(c.base)
-		known := !c.base.IsZero() && age < clockStale
+		known := !c.base.IsZero() && age < clockStale && !Stood(c.base, local)
 		now, bound, asking := c.server.Add(age), c.bound, c.asking
 		if known && (local.Before(c.next) || asking != nil) {
 			c.mu.Unlock()

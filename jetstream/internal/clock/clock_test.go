@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/clock"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A worker whose own clock is wrong by years still knows the server's time, and the error
@@ -71,5 +72,28 @@ func TestClockOfASkewedMachine(t *testing.T) {
 	offset, bound, err := c.Offset(ctx)
 	if want := real.Sub(origin.Round(0)); err != nil || offset != want || bound != 20*time.Millisecond {
 		t.Errorf("offset %s, bound %s, %v; want %s", offset, bound, err, want)
+	}
+}
+
+// The monotonic clock stands still while the machine is suspended. Otherwise the server's time
+// would lag by the suspension until the next reading, and for ten minutes where there is none.
+func TestClockOfAMachineThatWasSuspended(t *testing.T) {
+	t.Parallel()
+	local, server, asked := time.Now(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 0
+	var failure error
+	c := clock.New(func(context.Context) (time.Time, error) { asked++; return server, failure }, func() time.Time { return local })
+	for _, asleep := range []time.Duration{0, time.Hour} {
+		local, server = natstest.Suspended(local, asleep), server.Add(asleep)
+		offset, _, err := c.Offset(t.Context())
+		if want := server.Sub(local.Round(0)); err != nil || offset != want {
+			t.Errorf("after %v: offset %v, %v; want %v", asleep, offset, err, want)
+		}
+	}
+	if now, err := c.Now(t.Context()); err != nil || !now.Equal(server) || asked != 2 {
+		t.Errorf("%v after %d answers, %v; want %v after 2", now, asked, err, server)
+	}
+	local, failure = natstest.Suspended(local, time.Hour), errors.New("away")
+	if now, err := c.Now(t.Context()); !errors.Is(err, failure) {
+		t.Errorf("the last reading is worth nothing after a suspension: %v, %v", now, err)
 	}
 }
