@@ -70,7 +70,7 @@ func (ev *events) announce(intent string) {
 	p := bus.Presence{
 		AgentID: ev.host.AgentID, Version: ev.host.Version, Status: health.Status,
 		Running: ev.host.active.Load(), Queued: ev.host.queue.Len(), Concurrency: ev.host.Concurrency,
-		Started: ev.host.started.Format(envelope.TimeLayout), HeartbeatMS: ev.host.node.beats.Every().Milliseconds(),
+		Started: ev.host.started.UTC().Format(envelope.TimeLayout), HeartbeatMS: ev.host.node.beats.Every().Milliseconds(),
 	}
 	if ev.host.durable != nil {
 		p.Details = map[string]any{"durable": health.Details["durable"]}

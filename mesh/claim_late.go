@@ -37,7 +37,7 @@ func (r *Run) mayDelayClaim(ctx context.Context) bool {
 // writeClaims writes the claims that are older than claimSoon.
 func (hs *holdings) writeClaims() {
 	for _, r := range hs.claimed() {
-		if r.unwritten.Load() && time.Since(time.Unix(0, r.seen.Load())) > claimSoon/2 {
+		if r.unwritten.Load() && hs.age()-time.Duration(r.seen.Load()) > claimSoon/2 {
 			hs.work.Go(func() { r.writeClaim(hs.ctx) })
 		}
 	}

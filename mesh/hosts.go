@@ -24,7 +24,7 @@ type Served struct {
 func (n *Node) Serving() []Served {
 	var out []Served
 	for _, h := range n.hosts.all() {
-		out = append(out, Served{Entity: h.Entity, Instance: h.id, Started: h.started, Stopping: h.stopping.Load(), Health: h.health()})
+		out = append(out, Served{Entity: h.Entity, Instance: h.id, Started: h.started.UTC(), Stopping: h.stopping.Load(), Health: h.health()})
 	}
 	sorted.By(out, func(a, b Served) int { return strings.Compare(a.Entity, b.Entity) })
 	return out

@@ -102,3 +102,14 @@ func TestTheServersClockIsReadAnewAfterASuspension(t *testing.T) {
 		t.Errorf("suspended: %v ahead, asked %d times; want 2h, 1", ahead, coarse.asked)
 	}
 }
+
+// By it the mesh knows which claims are to be written and which runs to be verified.
+func TestTheAgeOfALaneIgnoresTheWallClock(t *testing.T) {
+	t.Parallel()
+	for _, set := range []time.Duration{-time.Hour, time.Hour} {
+		hs := &holdings{host: &host{started: natstest.Suspended(time.Now(), -set)}} // since then the clock was set by so much
+		if age := hs.age(); age.Abs() > time.Minute {
+			t.Errorf("%v old after the clock was set by %v", age, set)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func (hs *holdings) renew() {
 		again := hs.host.node.conn.Stats().Reconnects
 		stood := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > lease
 		for _, r := range hs.claimed() {
-			if stood || again != reconnects || now.Sub(time.Unix(0, r.seen.Load())) > 10*lease {
+			if stood || again != reconnects || hs.age()-time.Duration(r.seen.Load()) > 10*lease {
 				hs.work.Go(func() { r.verify(hs.ctx) })
 			}
 		}
@@ -103,6 +103,9 @@ func (hs *holdings) renew() {
 		}
 	}
 }
+
+// age returns how long the agent has been served, whatever is done to this machine's clock.
+func (hs *holdings) age() time.Duration { return time.Since(hs.host.started) }
 
 // renewLeases renews the leases of the held messages with work. Without a connection it puts that
 // off until there is one: renewals of a long outage would fill the buffer of the connection, in which

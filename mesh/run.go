@@ -78,7 +78,7 @@ type Run struct {
 	// unwritten: begun without a claim, which is still to be written.
 	unwritten atomic.Bool
 	reserved  share.Reservation
-	seen      atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
+	seen      atomic.Int64 // the lane's age when the store last agreed that the run is ours
 }
 
 type stagedStep struct {
@@ -412,7 +412,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	}
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
-	r.seen.Store(time.Now().UnixNano())
+	r.seen.Store(int64(r.lane.age()))
 	r.signalPending(c.Mesh.Pending != "")
 }
 
@@ -458,7 +458,7 @@ func (r *Run) verify(ctx context.Context) {
 	case errors.Is(err, state.ErrNotFound) && r.rev > 0:
 		r.lose()
 	case errors.Is(err, state.ErrNotFound), err == nil && rec.Revision == r.rev:
-		r.seen.Store(time.Now().UnixNano())
+		r.seen.Store(int64(r.lane.age()))
 	case err == nil:
 		_ = r.resolveConflict(ctx, &rec)
 	}

@@ -60,7 +60,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
-	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
+	h := &host{node: n, id: nuid.Next(), started: time.Now()}
 	h.intake, h.controls, h.reserved = intake{h}, controls{h}, reservedIntents{h}
 	err := subject.ValidateServed(a.Entity)
 	if err == nil {

@@ -32,7 +32,7 @@ func (h *host) newService() *service.Service {
 	cfg := service.Config{
 		Entity: h.Entity, ID: h.id, Version: h.Version, Description: h.Description, AgentID: h.AgentID, Prefix: n.cfg.Prefix, MeshVersion: n.cfg.Version,
 		Concurrency: h.Concurrency, Queue: max(0, h.Queue), Signatures: n.cfg.Verifier.Mode.String(), Scenarios: h.Scenarios, Metadata: h.Metadata,
-		Started: h.started, QueueGroup: QueueGroup, Live: h.live, Ask: h.ask,
+		Started: h.started.UTC(), QueueGroup: QueueGroup, Live: h.live, Ask: h.ask,
 		Intents: func() []string { return h.Intents.List("") }, Durable: h.takesDurable, Counters: h.counters,
 		Send: func(to string, body []byte) { n.sender.Publish(to, body, nil) },
 		Lane: func() any {
