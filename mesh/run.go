@@ -101,6 +101,15 @@ func (t *Task) Run() *Run {
 	return r.Run
 }
 
+// RunDeadline returns when the task's run ends at the latest, by this machine's clock. It may be
+// after Deadline, because [Agent].Timeout does not count while a run waits for people.
+func (t *Task) RunDeadline() time.Time {
+	if t.run == nil {
+		return t.Deadline
+	}
+	return t.host.node.clock.local(t.run.until())
+}
+
 // ID returns the run's id, which is derived from the entity and the task's id.
 func (r *Run) ID() string { return r.id.Run }
 

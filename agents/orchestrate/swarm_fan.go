@@ -94,10 +94,8 @@ const (
 func (s *swarm) fan(stage string, others bool) *fan {
 	until := s.task.Deadline.Add(-s.keep(stage, s.left(), others))
 	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }, halts: make(chan halt), halted: map[int]halt{}}
-	if s.run != nil {
-		if due := s.run.View().Mesh.Deadline; due.After(s.task.Deadline) {
-			f.days = later(until, due.Add(-s.keep(stage+"_people", time.Until(due), true)))
-		}
+	if due := s.task.RunDeadline(); due.After(s.task.Deadline) {
+		f.days = later(until, due.Add(-s.keep(stage+"_people", time.Until(due), true)))
 	}
 	if f.width <= 0 {
 		f.width = DefaultWidth

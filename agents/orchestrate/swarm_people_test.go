@@ -14,7 +14,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -420,6 +422,20 @@ func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
 	r.says("human.eve", `{"n":7}`)
 	if got := r.result(task); got.payload != `{"n":7}` {
 		t.Errorf("%+v", got)
+	}
+}
+
+// So it is where the worker's clock is half an hour ahead of the server's.
+func TestPeopleInASwarmHaveTheTasksTimeByTheServersClock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	js := natstest.ClockAhead(t, r.srv, -30*time.Minute)
+	r.serve(true, newTally(), "agent.a")
+	r.timeout = 3 * time.Second
+	r.serveAs(true, team(plan(t, jury, ""), nil), []string{boss}, func(_ *serving, d *mesh.Durable) { d.Clock = jetstream.NewClock(js, subject.Map{}) })
+	r.submit(`{"text":"go"}`, `{"timeout_ms":3600000}`)
+	if ask := r.open("human.bob"); ask.Until.Sub(ask.Stored) < 40*time.Minute || ask.Until.Sub(ask.Stored) > 55*time.Minute {
+		t.Errorf("bob has %v", ask.Until.Sub(ask.Stored))
 	}
 }
 

@@ -2,8 +2,13 @@ package natstest
 
 import (
 	"fmt"
+	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Suspended returns the time at which the machine's clocks are after it was suspended for d
@@ -18,4 +23,24 @@ func Suspended(t time.Time, d time.Duration) time.Time {
 		panic(fmt.Sprintf("natstest: this Go keeps times in another form: %v is %v after a suspension of %v", t, out, d))
 	}
 	return out
+}
+
+// ClockAhead returns a JetStream that answers nothing but what time it is: a clock made of it says
+// that the server is ahead of this machine.
+func ClockAhead(t testing.TB, srv *natsd.Server, ahead time.Duration) natsjs.JetStream {
+	t.Helper()
+	nc, prefix := Conn(t, srv), nats.NewInbox()
+	if _, err := nc.Subscribe(prefix+".>", func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"ts":"` + time.Now().Add(ahead).Format(time.RFC3339Nano) + `"}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	js, err := natsjs.NewWithAPIPrefix(nc, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
