@@ -240,3 +240,18 @@ func TestLaneOfManyDelayedTasks(t *testing.T) {
 		t.Errorf("%d tasks were delivered %d times", tasks, n)
 	}
 }
+
+// The server knows whether a task is due, and the sender does not: its clock may be ahead.
+func TestATaskOfThePastIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	js, m := start(t), prefix(t, "")
+	apply(t, js, jetstream.Options{Map: m, Entities: []string{"agent.x"}})
+	w := startLane(t, js, m, "agent.x", 4, creating)
+	began := time.Now()
+	at := began.Add(-time.Hour).Truncate(time.Second)
+	if due := submit(t, jetstream.NewQueue(js, m), jetstream.Submission{Entity: "agent.x", ID: "t", Data: []byte("{}"), At: at}).Due; !due.Equal(at) {
+		t.Errorf("due %s, want %s", due, at)
+	}
+	w.done(t)
+	t.Logf("%v until it was delivered", time.Since(began))
+}

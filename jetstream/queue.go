@@ -49,9 +49,9 @@ type Submission struct {
 	Header nats.Header // copied, except headers that begin with Nats-
 
 	// At is when the task falls due, by the server's clock, rounded up to seconds. It
-	// needs an ID. Zero or past: now. For a user who may not write to [StreamSchedule],
-	// because its subjects cannot be fenced, the task is queued at once: the envelope
-	// says when it is to begin, and a worker waits until then.
+	// needs an ID. Zero: now. Past: within half a second, once the server has looked. For a
+	// user who may not write to [StreamSchedule], because its subjects cannot be fenced, the
+	// task is queued at once: the envelope says when it is to begin, and a worker waits until then.
 	At time.Time
 }
 
@@ -81,9 +81,6 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		return Submitted{}, fmt.Errorf("submit: %w", err)
 	}
 	due := ceilSecond(s.At)
-	if !due.After(time.Now()) {
-		due = time.Time{}
-	}
 	if due.After(MaxDue) {
 		return Submitted{}, fmt.Errorf("submit a task for %s: the server keeps times until %s", due.UTC().Format(time.RFC3339), MaxDue.Format(time.RFC3339))
 	}

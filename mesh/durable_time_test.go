@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -141,5 +142,27 @@ func TestATaskThatIsToBeginLater(t *testing.T) {
 	}
 	if began := r.record(task).Mesh.StartedAt; began.Before(at.Add(-50 * time.Millisecond)) {
 		t.Errorf("begun at %v, due at %v", began, at)
+	}
+}
+
+// When a task is to begin is by the server's clock, whichever the sender's is.
+func TestATaskIsDelayedByTheServersClock(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	for name, c := range map[string]struct {
+		ahead, at time.Duration // of the sender's clock
+		delayed   bool
+	}{
+		"the sender is ahead":  {-time.Hour, -30 * time.Minute, true},
+		"the sender is behind": {time.Hour, 30 * time.Minute, false},
+	} {
+		client := r.lane(mesh.Config{Entity: ada}, func(d *mesh.Durable) {
+			d.Clock = jetstream.NewClock(natstest.ClockAhead(t, r.srv, c.ahead), r.m)
+		})
+		at := time.Now().Add(c.at).Truncate(time.Second)
+		receipt, err := client.Submit(ctxFor(t), newTask(reviewer, "code.review", `{}`), mesh.SubmitOptions{At: at})
+		if err != nil || receipt.Due.Equal(at) != c.delayed || receipt.Due.IsZero() == c.delayed {
+			t.Errorf("%s: %+v, %v; for %v", name, receipt, err, at)
+		}
 	}
 }

@@ -26,7 +26,9 @@ import (
 // SubmitOptions configure [Client.Submit]. The zero value submits JSON, to begin at once.
 type SubmitOptions struct {
 	// At is when the task is to begin, by the server's clock; After is the time from now
-	// until then. The task's own deadline counts from its begin.
+	// until then. The task's own deadline counts from that time. For a user who may not delay
+	// tasks ([jetstream.Submission].At), the task waits in the queue, and its deadline counts
+	// from the time at which it was stored.
 	At    time.Time
 	After time.Duration
 	// CBOR encodes the task as CBOR; the replies are then CBOR, too.
@@ -95,20 +97,24 @@ func (c *Client) Submit(ctx context.Context, task *envelope.Envelope, opts Submi
 	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 
+// dueTime returns when a task is to begin, by the server's clock; zero: now.
 func (c *Client) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, error) {
 	switch {
 	case opts.After < 0:
 		return time.Time{}, fmt.Errorf("submit: After is %v, and cannot be negative", opts.After)
-	case opts.After == 0:
-		return opts.At, nil
-	case !opts.At.IsZero():
+	case opts.After > 0 && !opts.At.IsZero():
 		return time.Time{}, errors.New("submit: give At or After, not both")
+	case opts.After == 0 && opts.At.IsZero():
+		return time.Time{}, nil
 	}
 	now, err := c.cfg.Stores.Clock.Now(ctx)
-	if err != nil {
-		return time.Time{}, err
+	switch {
+	case opts.After > 0:
+		return now.Add(opts.After), err
+	case err == nil && !opts.At.After(now):
+		return time.Time{}, nil
 	}
-	return now.Add(opts.After), nil
+	return opts.At, nil // without the server's time, the server decides
 }
 
 // requireNotBefore sets requires.not_before. The signature covers it, so that a worker

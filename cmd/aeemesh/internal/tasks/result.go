@@ -230,7 +230,7 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	a := s.App
 	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	if !f.due.IsZero() && !f.due.After(time.Now()) {
+	if !f.due.IsZero() && !f.due.After(serverTime(s, ctx)) {
 		a.Term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
 	}
 	if err := knowsKey(s, ctx, task); err != nil {
@@ -280,10 +280,18 @@ func notBegun(s *session.Session, ctx context.Context, task *envelope.Envelope, 
 	case s.Node.Durable().Queue.ScheduleMissing(ctx):
 		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the stream %s, which kept the task until %s, is gone: the task is lost, unless it was due before", jetstream.StreamSchedule, at),
 			"\"aeemesh apply\" makes the stream again. \"aeemesh runs show %s -e %s\" shows whether the task has begun; if not, send it again.", task.ID, task.To)
-	case due.After(time.Now()):
+	case due.After(serverTime(s, ctx)):
 		return outcome.Hinted(outcome.Stopped(over, "stopped waiting; the task begins at %s", at), await.Again, task.ID, task.To, task.ID, task.To)
 	}
 	return nil
+}
+
+// serverTime returns the server's time, or this machine's if the server does not say it.
+func serverTime(s *session.Session, ctx context.Context) time.Time {
+	if now, err := s.Node.Durable().Clock.Now(ctx); err == nil {
+		return now
+	}
+	return time.Now()
 }
 
 // dueTime is how the time is printed at which a task is due.
