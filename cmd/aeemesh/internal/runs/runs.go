@@ -216,6 +216,17 @@ func severalRuns(name string, runs []string) error {
 // server's.
 const ClockSlack = 10 * time.Minute
 
+// Since returns the time before which nothing is stored of an id, a corr or a task's; ok is false
+// if the id does not say when it was made, or a time that has not come: then its maker's clock is
+// wrong, or it means to hide what it does.
+func Since(id string) (at time.Time, ok bool) {
+	at, ok = envelope.IDTime(id)
+	if at = at.Add(-ClockSlack); !ok || time.Until(at) > 0 {
+		return time.Time{}, false
+	}
+	return at, true
+}
+
 // named returns the runs whose id begins with a name, or whose task has it as its id. The
 // names of all runs are read only for the beginning of an id, and for an id that says no
 // time and is of no agent with a durable lane.
@@ -227,8 +238,8 @@ func (r *Store) named(ctx context.Context, name, entity string) ([]state.ID, err
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
-		if made, ok := envelope.IDTime(name); ok { // a task's id, whose run is not older
-			if ids, few, err = r.states.Since(ctx, made.Add(-ClockSlack)); err != nil {
+		if made, ok := Since(name); ok { // a task's id, whose run is not older
+			if ids, few, err = r.states.Since(ctx, made); err != nil {
 				few = false
 			}
 		}

@@ -54,10 +54,6 @@ type noStream string
 func (s noStream) Error() string        { return "there is no stream " + string(s) }
 func (s noStream) Is(target error) bool { return target == jetstream.ErrNotFound }
 
-// clockSlack is how much the clock of a sender that made an id may be ahead of
-// the server's.
-const clockSlack = runs.ClockSlack
-
 // since returns the earliest time of the tree's events.
 func (r *treeReader) since() time.Time {
 	if d := r.flags.since; d > 0 {
@@ -70,7 +66,7 @@ func (r *treeReader) since() time.Time {
 // the id of a run or its beginning, or a task's id that is no ULID. If it finds no time, all
 // events are read.
 func (r *treeReader) locate(ctx context.Context) {
-	if _, ok := envelope.IDTime(r.wanted); ok || r.flags.since > 0 {
+	if _, ok := runs.Since(r.wanted); ok || r.flags.since > 0 {
 		return
 	}
 	if ring, err := r.app.Keyring(r.cmd); err == nil {
@@ -110,10 +106,10 @@ func beginning(ctx context.Context, store *runs.Store, name string) (began time.
 }
 
 // notBefore returns the time from which the messages of a task or corr are read, not earlier than
-// since. Ids of this mesh contain their time; for other ids it is since.
+// since. Ids of this mesh contain their time; for other ids, and ids of the future, it is since.
 func notBefore(id string, since time.Time) time.Time {
-	if at, ok := envelope.IDTime(id); ok && at.Add(-clockSlack).After(since) {
-		return at.Add(-clockSlack)
+	if at, ok := runs.Since(id); ok && at.After(since) {
+		return at
 	}
 	return since
 }
@@ -153,7 +149,7 @@ const treeSilence = 5 * time.Minute
 // failed may be tried again at any time, and a corr that contains no time is one that a person
 // has chosen: another task may have it at any time. The tree is looked at once for each event of it.
 func (r *treeReader) over(at time.Time) bool {
-	if _, made := envelope.IDTime(r.corr); r.root == "" && !made {
+	if _, made := runs.Since(r.corr); r.root == "" && !made {
 		return false
 	}
 	if r.builder == nil || r.latest.IsZero() || at.Sub(r.latest) < treeSilence {

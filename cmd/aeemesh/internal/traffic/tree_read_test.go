@@ -160,9 +160,9 @@ func TestNothingIsReadThatIsOlderThanTheTask(t *testing.T) {
 		got  time.Time
 		want time.Duration // before the task
 	}{
-		"a tree":              {(&treeReader{flags: &TreeFlags{}, wanted: id}).since(), clockSlack},
+		"a tree":              {(&treeReader{flags: &TreeFlags{}, wanted: id}).since(), runs.ClockSlack},
 		"a tree since 1h":     {(&treeReader{flags: &TreeFlags{since: time.Hour}, wanted: id}).since(), time.Hour},
-		"a watch since 1h":    {notBefore(id, hour), clockSlack},
+		"a watch since 1h":    {notBefore(id, hour), runs.ClockSlack},
 		"a watch since 1m":    {notBefore(id, made.Add(-time.Minute)), time.Minute},
 		"a corr without time": {notBefore("team-job-1", hour), time.Hour},
 	} {
@@ -172,6 +172,25 @@ func TestNothingIsReadThatIsOlderThanTheTask(t *testing.T) {
 	}
 	if at := (&treeReader{flags: &TreeFlags{}, wanted: "team-job-1"}).since(); !at.IsZero() {
 		t.Errorf("a tree without time: from %v on", at)
+	}
+}
+
+// An id whose time has not come was made by a wrong clock, or by a sender that wants its tasks to be
+// overlooked. It says as little as one without a time.
+func TestAnIdOfTheFutureHidesNothing(t *testing.T) {
+	t.Parallel()
+	hour := time.Now().Add(-time.Hour)
+	for _, ahead := range []time.Duration{time.Hour, 24 * time.Hour, 75 * 365 * 24 * time.Hour} {
+		id := envelope.DeriveID("", time.Now().Add(ahead), "x")
+		if at := (&treeReader{flags: &TreeFlags{}, wanted: id}).since(); !at.IsZero() {
+			t.Errorf("a tree of an id that is %v ahead: from %v on", ahead, at)
+		}
+		if at := notBefore(id, hour); !at.Equal(hour) {
+			t.Errorf("a watch of an id that is %v ahead: from %v on", ahead, at)
+		}
+	}
+	if at := notBefore(envelope.DeriveID("", time.Now().Add(5*time.Minute), "x"), hour); at.Before(hour.Add(30 * time.Minute)) {
+		t.Errorf("an id of a clock that is somewhat ahead: from %v on", at)
 	}
 }
 
@@ -221,7 +240,7 @@ func TestARunSaysWhenItsTreeBegan(t *testing.T) {
 		other: {}, "order-0004": {}, "order-0005": {}, "order-0006": {}, run[:7]: {}, "my-corr-01": {},
 	} {
 		if !want.IsZero() {
-			want = want.Add(-clockSlack)
+			want = want.Add(-runs.ClockSlack)
 		}
 		if got := beginning(t.Context(), store, name); !got.Equal(want) {
 			t.Errorf("%s: %v, want %v", name, got, want)

@@ -196,14 +196,11 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	since, corr := time.Time{}, r.wanted
+	corr := r.wanted
 	if r.builder != nil {
 		corr = r.corr
 	}
-	if at, ok := envelope.IDTime(corr); ok {
-		since = at.Add(-clockSlack) // no run of it is older
-	}
-	documents := runs.Documents(ctx, since, corr)
+	documents := runs.Documents(ctx, notBefore(corr, time.Time{}), corr) // no run of it is older
 	if r.builder == nil && len(r.wanted) < leastCorr {
 		documents = func(func(state.Record, error) bool) {}
 	}
