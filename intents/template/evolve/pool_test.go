@@ -663,13 +663,13 @@ func fill(p *Pool, n int, s State) {
 	}
 }
 
-// Clients' own keys have a quarter of the places: more would leave none for keys for all clients. A
+// Clients' own keys have half of the places: more would leave too few for keys for all clients. A
 // retired one makes room for another.
 func TestClientsOwnKeysLeaveRoom(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[State]State{Stable: "", Rejected: "", Retired: Experimental} {
 		p := newPool(t, Config{Personal: true})
-		fill(p, maxLives/4, s)
+		fill(p, maxLives/2, s)
 		for i := range 10 {
 			p.says("agent.frequent", wish(1, "extra legroom"), start.Add(time.Duration(i)*time.Minute))
 		}
@@ -679,7 +679,7 @@ func TestClientsOwnKeysLeaveRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Propose(c, k, base(t), "", now); (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoKey) || state(p, "extra_legroom", now) != want || len(p.doc.Lives) != maxLives/4 {
+		if err := p.Propose(c, k, base(t), "", now); (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoKey) || state(p, "extra_legroom", now) != want || len(p.doc.Lives) != maxLives/2 {
 			t.Errorf("beside own keys that are %s: %v, %q", s, err, state(p, "extra_legroom", now))
 		}
 	}

@@ -72,7 +72,7 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 			owned++
 		}
 	}
-	crowded := l.Owner != "" && owned >= maxLives/4
+	crowded := l.Owner != "" && owned >= maxLives/2
 	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool {
 		return x.State == Retired && (crowded && x.Owner != "" || !crowded && len(p.doc.Lives) >= maxLives*3/4)
 	}); at >= 0 {
@@ -94,7 +94,7 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 		return fmt.Errorf("%w: the pool has %d keys, in all states", ErrNoKey, maxLives)
 	case l.Owner == "" && all >= maxLives*3/4: // a quarter is for clients' own keys
 		return fmt.Errorf("%w: the pool has %d keys of all clients, in all states", ErrNoKey, all)
-	case crowded: // with more, keys for all clients would find no place
+	case crowded: // half the places; a key for all clients may take some of them, above
 		return fmt.Errorf("%w: the clients have %d keys of their own, in all states", ErrNoKey, owned)
 	case l.Owner != "" && own >= p.cfg.MaxPersonal:
 		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
