@@ -244,15 +244,23 @@ func TestAResultThatIsNotThereIsLookedForAgain(t *testing.T) {
 // each claim would do the work again.
 func TestAStagedStepThatCannotBeStoredIsLeftOut(t *testing.T) {
 	t.Parallel()
+	loop := func(loop string) func(*state.Checkpoint) error {
+		return func(c *state.Checkpoint) error {
+			c.Mesh.Loop = json.RawMessage(loop)
+			return nil
+		}
+	}
 	for name, c := range map[string]struct {
-		loop     string
+		change   func(*state.Checkpoint) error
 		failures int32
 	}{
-		"the end":   {`{"a":1,"a":2}`, 0},
-		"a retry":   {`{"a":1,"a":2}`, 1},
-		"too large": {`"` + strings.Repeat("x", 100_000) + `"`, 0},
+		"the end":   {loop(`{"a":1,"a":2}`), 0},
+		"a retry":   {loop(`{"a":1,"a":2}`), 1},
+		"too large": {loop(`"` + strings.Repeat("x", 100_000) + `"`), 0},
+		"a panic":   {func(*state.Checkpoint) error { panic("the change is broken") }, 0},
+		"no change": {nil, 0},
 	} {
-		loop, failures := c.loop, c.failures
+		change, failures := c.change, c.failures
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
@@ -261,10 +269,7 @@ func TestAStagedStepThatCannotBeStoredIsLeftOut(t *testing.T) {
 				Retry: mesh.RetryPolicy{Max: 3, Base: time.Millisecond, Backoff: mesh.BackoffFixed},
 				Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 					n := began.Add(1)
-					err := task.Run().Stage(state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
-						c.Mesh.Loop = json.RawMessage(loop)
-						return nil
-					})
+					err := task.Run().Stage(state.Step{Kind: state.StepHandler}, change)
 					if err == nil && n <= failures {
 						err = envelope.Errorf(envelope.CodeUnavailable, "the model is away")
 					}
