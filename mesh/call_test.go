@@ -75,6 +75,26 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	}
 }
 
+// A call of a goroutine of the handler, where a panic would end the process.
+func TestACallWhoseRequiresAreNoJSONIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		done := make(chan error)
+		go func() {
+			_, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Requires: map[string]json.RawMessage{"format": json.RawMessage("text")}})
+			done <- err
+		}()
+		err := <-done
+		if err == nil || !strings.Contains(err.Error(), "the requires of a call to agent.helper: ") {
+			t.Error(err)
+		}
+		return json.RawMessage(`{}`), nil
+	})})
+	equal(t, "type", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
+}
+
 func TestCallOverTheDurableLane(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

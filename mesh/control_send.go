@@ -6,7 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 )
 
-// NewCommand returns the envelope of a command, unsigned. Commands are urgent.
+// NewCommand returns the envelope of a command, unsigned. Commands are urgent. The envelope of a
+// command that JSON cannot hold, such as one with an invalid Result, has no payload, and cannot be sent.
 func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
 	return sender.NewCommand(from, to, cmd)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -20,6 +21,21 @@ func tells(steps map[string]intents.StepEvent, order ...string) mesh.Handler {
 		}
 		return json.RawMessage(`{}`), nil
 	})
+}
+
+// An event with a number or a usage that JSON does not have is left out; the handler goes on.
+func TestAStepThatIsNoJSONIsNotPublished(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	events := r.listen("bus.mesh.run")
+	steps := map[string]intents.StepEvent{
+		intents.RunStepFinished: {DurationMS: math.NaN()},
+		intents.RunMerged:       {Usage: json.RawMessage("none")},
+		intents.RunVoted:        {},
+	}
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: tells(steps, intents.RunStepFinished, intents.RunMerged, intents.RunVoted)})
+	equal(t, "type", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
+	equal(t, "event", parse(t, within(t, "an event", events).Data).Intent, intents.RunVoted)
 }
 
 func TestStepsAreToldOnTheBusWithoutWhatIsBetweenPeers(t *testing.T) {

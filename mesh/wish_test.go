@@ -3,9 +3,11 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -48,6 +50,21 @@ func (u uncertain) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage
 
 func settled(to intents.Target) intents.Command {
 	return intents.SettleTask{Target: to, Call: "call-1", Outcome: intents.OutcomeDone, Result: json.RawMessage(`{}`)}
+}
+
+// A result that is no JSON is refused before the command is sent.
+func TestSettleWithAResultThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	to := intents.Target{ID: envelope.NewID()}
+	client, settle := r.client(), intents.SettleTask{Target: to, Outcome: intents.OutcomeDone, Result: json.RawMessage("ok")}
+	_, err := client.Command(ctxFor(t), reviewer, settle)
+	if err == nil || !strings.Contains(err.Error(), "mesh.task.settle to agent.reviewer: json: error calling MarshalJSON") {
+		t.Error(err)
+	}
+	if _, err := client.TryCommand(ctxFor(t), mesh.NewCommand(ada, reviewer, settle)); err == nil || !strings.Contains(err.Error(), "payload must be a JSON object") {
+		t.Errorf("an envelope without a payload: %v", err)
+	}
 }
 
 // A run that waits for a person to settle a call, and is told to pause meanwhile

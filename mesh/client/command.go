@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -54,6 +55,10 @@ func Queued(err error) error {
 // because the sender may never get the workers' answer.
 func (c *Client) newCommand(entity string, cmd intents.Command) (*envelope.Envelope, error) {
 	e := sender.NewCommand(c.cfg.Entity, entity, cmd)
+	if e.Payload == nil {
+		_, err := json.Marshal(cmd)
+		return nil, fmt.Errorf("%s to %s: %w", e.Intent, entity, err)
+	}
 	if err := intents.NewRegistry().Validate(e.Intent, intents.Task, e.Payload); err != nil {
 		return nil, fmt.Errorf("%s to %s: %w", e.Intent, entity, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // A Task has the facts about a task that an event contains.
@@ -101,7 +100,12 @@ func (a *Agent) Step(intent, corr string, step intents.StepEvent, trace json.Raw
 		return
 	}
 	step.Instance = a.Instance
-	a.publish(nil, TopicRun, intent, corr, wire.MustJSON(publicStep(step)), trace)
+	payload, err := json.Marshal(publicStep(step))
+	if err != nil { // of a number or a usage that JSON does not have
+		a.Log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
+		return
+	}
+	a.publish(nil, TopicRun, intent, corr, payload, trace)
 }
 
 // maxDetail bounds, in bytes, the texts in an event that this mesh did not write.

@@ -16,7 +16,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -102,7 +101,11 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
 	members := map[string]json.RawMessage{}
 	if len(o.c.Requires) > 0 {
-		if err := requires.SecretIn(wire.MustJSON(o.c.Requires)); err != nil {
+		all, err := json.Marshal(o.c.Requires)
+		if err != nil {
+			return nil, envelope.Errorf(envelope.CodeInternal, "the requires of a call to %s: %w", clip.Text(o.c.To, 128), err)
+		}
+		if err := requires.SecretIn(all); err != nil {
 			return nil, err
 		}
 	}

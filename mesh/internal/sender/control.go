@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -10,10 +11,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// NewCommand returns the envelope of a command, unsigned. Commands are urgent.
+// NewCommand returns the envelope of a command, unsigned. Commands are urgent. A command that JSON
+// cannot hold, such as one with an invalid Result, has no payload: the envelope cannot be sent.
 func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
-	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), wire.MustJSON(cmd))
-	e.Priority = envelope.PriorityUrgent
+	payload, _ := json.Marshal(cmd) // nil if it fails
+	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), payload)
+	e.Payload, e.Priority = payload, envelope.PriorityUrgent
 	return e
 }
 
