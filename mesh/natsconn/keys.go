@@ -28,12 +28,13 @@ func CheckSigner(conn *nats.Conn, s *sign.Signer) error {
 	if s == nil || conn == nil {
 		return nil
 	}
-	return servesTwice(conn.Opts, s.Key())
+	return servesTwice(&conn.Opts, s.Key())
 }
 
 // servesTwice fails where one of the keys is the user key of a connection with these
-// options.
-func servesTwice(opts nats.Options, keys ...sign.Key) error {
+// options. Those of a connection that is in use change under its lock, so that they cannot be
+// copied.
+func servesTwice(opts *nats.Options, keys ...sign.Key) error {
 	user := userKey(opts)
 	if user == "" {
 		return nil
@@ -60,12 +61,12 @@ func (c Config) apart(opts []nats.Option) error {
 			return err
 		}
 	}
-	return servesTwice(applied, c.SigningKeys...)
+	return servesTwice(&applied, c.SigningKeys...)
 }
 
 // userKey is the public key of the NATS user that the options connect as; "" where there
 // is none, or where it cannot be read: then connecting fails, too.
-func userKey(opts nats.Options) string {
+func userKey(opts *nats.Options) string {
 	if opts.Nkey != "" || opts.UserJWT == nil {
 		return opts.Nkey
 	}
