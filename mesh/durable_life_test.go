@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,6 +192,70 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 	}
 	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+// leaving is a store that stores nothing once it has left, as while JetStream is away.
+type leaving struct {
+	state.Store
+	left  atomic.Bool
+	tried chan struct{}
+}
+
+func (s *leaving) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	if !s.left.Load() {
+		return s.Store.Put(ctx, id, prev, data)
+	}
+	select {
+	case s.tried <- struct{}{}:
+	default:
+	}
+	return 0, nats.ErrTimeout
+}
+
+// A worker ends although a handler commits for as long as it takes and the store is away, and
+// although the change of a commit does not return.
+func TestAWorkerEndsDuringACommit(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for the patience of a lane")
+	}
+	for name, stuck := range map[string]bool{"no store": false, "a change that does not return": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			store := &leaving{tried: make(chan struct{}, 1)}
+			over, late := make(chan struct{}), make(chan error, 1)
+			w := r.serve(r.lane(mesh.Config{Drain: 100 * time.Millisecond}, func(d *mesh.Durable) {
+				store.Store = d.States
+				d.States = store
+			}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				step := state.Step{Kind: state.StepHandler}
+				if err := task.Run().Commit(ctx, step, nil); err != nil {
+					return nil, err
+				}
+				store.left.Store(true)
+				err := task.Run().Commit(context.WithoutCancel(ctx), step, func(*state.Checkpoint) error {
+					if stuck {
+						store.tried <- struct{}{}
+						<-over
+					}
+					return nil
+				})
+				late <- err
+				return nil, err
+			})})
+			r.submit(r.client(), newTask(reviewer, "code.review", `{}`))
+			within(t, "the commit", store.tried)
+			w.stop()
+			if err := within(t, "Serve", w.done); err == nil || !strings.Contains(err.Error(), "under way still (1)") {
+				t.Errorf("Serve: %v", err)
+			}
+			close(over)
+			if err := within(t, "the commit", late); codeOf(err) != envelope.CodeUnavailable {
+				t.Errorf("the commit: %v", err)
+			}
+		})
+	}
 }
 
 func TestCBORAllTheWay(t *testing.T) {

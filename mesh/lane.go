@@ -228,7 +228,7 @@ func (r *Run) releaseRunning(cause error) {
 const closePatience = 5 * time.Second
 
 // close waits for the outcomes that are being stored, for closePatience at most, and
-// stops the lane.
+// stops the lane. For what has not ended then, it waits for closePatience once more.
 func (l *lane) close() {
 	done := make(chan struct{})
 	go func() {
@@ -244,15 +244,25 @@ func (l *lane) close() {
 		}
 	}
 	l.stop(errStopped)
-	<-done
-	l.host.node.tender.Remove(l.tended)
-	l.waits.Close()
-	l.tenders.Wait()
-	l.upkeep.Wait()
-	l.guardian.Wait()
-	l.work.Wait() // work that these have started meanwhile
-	if l.unwatch != nil {
-		l.unwatch()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-done
+		l.host.node.tender.Remove(l.tended)
+		l.waits.Close()
+		l.tenders.Wait()
+		l.upkeep.Wait()
+		l.guardian.Wait()
+		l.work.Wait() // work that these have started meanwhile
+		if l.unwatch != nil {
+			l.unwatch()
+		}
+	}()
+	timer.Reset(closePatience)
+	select {
+	case <-ended:
+	case <-timer.C:
+		l.host.log.Error("the durable lane has not ended: a handler's change of a checkpoint does not return")
 	}
 }
 

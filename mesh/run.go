@@ -258,8 +258,8 @@ func (r *Run) writeOutcome(change func(*state.Checkpoint) error) error {
 // (streamed text) is the exception: the handler clears it in the commit that makes the turn part of
 // the conversation; for a [state.StepHandler] the mesh does.
 //
-// While the store does not answer, Commit retries until ctx ends. It fails with
-// [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
+// While the store does not answer, Commit retries until ctx ends or the worker has stopped. It
+// fails with [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
 // paused, or is released because this worker stops: the step is stored then, and the
 // handler returns the error unchanged. A step of kind [state.StepIntent] or
 // [state.StepCall] never parks, nor does any while an effect of the ledger is in flight.
@@ -377,8 +377,12 @@ func (r *Run) observe(p Point) { r.lane.cfg.observe(p, r.id) }
 
 // write applies change to a copy of the last checkpoint and stores it. If another
 // writer, a command for instance, changed the record and this worker still owns the
-// run, the change is applied again to the new record. r.mu is held.
+// run, the change is applied again to the new record. The end of the lane ends a write, whatever
+// ctx is: the lane waits for r.mu. r.mu is held.
 func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.lane.ctx, func() { cancel(context.Cause(r.lane.ctx)) })()
 	streaming := r.task.Streaming()
 	if streaming {
 		if err := r.stream.Flush(ctx); err != nil {
