@@ -8,23 +8,39 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// denied ends the worker if the server denies a subscription on which an agent receives tasks: the
-// agent would wait in vain. Inboxes, and the optional subscription to new tasks of the queue, do
-// not count.
+// denied ends the worker if the server denies a subscription on which an agent receives tasks or is
+// found: the agent would wait in vain. Other subscriptions do not count: inboxes, the optional one
+// to new tasks of the queue, and those of an application on the same connection.
 func (w *Worker) denied(d denial.Denial) {
-	mine := func(h *hosted) bool { return strings.HasSuffix("."+d.Subject, "."+h.Entity) }
-	if d.Op != denial.Subscribe || strings.Contains(d.Subject, "aee.work.") || !strings.HasPrefix(d.Subject, "$SRV.") && !slices.ContainsFunc(w.agents, mine) {
+	if d.Op != denial.Subscribe || !slices.ContainsFunc(w.agents, func(h *hosted) bool { return w.needs(h.Entity, d.Subject) }) {
 		return
 	}
 	select {
 	case w.refused <- d.Err:
 	default:
 	}
+}
+
+// needs reports whether an agent must subscribe to a subject.
+func (w *Worker) needs(entity, to string) bool {
+	if rest, found := strings.CutPrefix(to, micro.APIPrefix+"."); found {
+		verb, service, named := strings.Cut(rest, ".")
+		name, id, _ := strings.Cut(service, ".")
+		return (verb == "PING" || verb == "INFO" || verb == "STATS") && (!named || name == subject.ServiceName(entity)) && !strings.Contains(id, ".")
+	}
+	m, err := subject.New(w.cfg.Node.Prefix)
+	if err != nil {
+		return false
+	}
+	live, ask, ctl, err := m.Lanes(entity)
+	return err == nil && (to == live || to == ask || to == ctl)
 }
 
 // A DeniedError says that the NATS user may not subscribe to a subject on which

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -125,6 +126,60 @@ func TestAWorkerEndsWhenASubscriptionIsRefused(t *testing.T) {
 	var denied *worker.DeniedError
 	if err := newWorker(t, cfg).Run(t.Context()); !errors.Is(err, nats.ErrPermissionViolation) || !errors.As(err, &denied) || denied.Entity != "agent.one" {
 		t.Errorf("run: %v", err)
+	}
+}
+
+func await[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		t.Fatal("waited a minute for " + what)
+	}
+	return v
+}
+
+// A subscription of the application, on a connection that it shares with the worker, is denied again
+// when the connection is made again. The worker goes on.
+func TestADeniedSubscriptionOfTheApplicationIsNotTheWorkers(t *testing.T) {
+	t.Parallel()
+	foreign := []string{"$SRV.PING.orders", "shop.agent.one"}
+	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "w", Password: "w",
+		Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Allow: []string{">"}, Deny: foreign}}}}})
+	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("w", "w"), nats.ReconnectWait(time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	for _, s := range foreign {
+		if _, err := nc.SubscribeSync(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(srv, "agent.one")
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { close(ready) }
+	w := newWorker(t, cfg)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { ended <- w.Serve(ctx, nc) }()
+	await(t, "the worker", ready)
+	denials := make(chan denial.Denial, 16)
+	defer denial.Listen(nc, func(d denial.Denial) { denials <- d })()
+	for range 2 { // at the second one the worker has been told of the first
+		if err := nc.ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		for range foreign {
+			await(t, "a denial", denials)
+		}
+	}
+	stop()
+	if err := await(t, "Serve", ended); err != nil {
+		t.Errorf("Serve: %v", err)
 	}
 }
 
