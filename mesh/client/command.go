@@ -27,7 +27,7 @@ func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command
 	if d == nil {
 		return out, sender.ErrLiveOnly
 	}
-	e, err := c.newCommand(entity, durably(cmd))
+	e, err := c.newCommand(entity, cmd)
 	if err != nil {
 		return out, err
 	}
@@ -51,40 +51,28 @@ func Queued(err error) error {
 	return fmt.Errorf("%w: %w", ErrQueued, err)
 }
 
-// newCommand returns the envelope of a command. It refuses a command that no worker accepts,
-// because the sender may never get the workers' answer.
+// newCommand returns the envelope of a command for the durable lane. It refuses a command that no
+// worker accepts, because the sender may never get the workers' answer.
 func (c *Client) newCommand(entity string, cmd intents.Command) (*envelope.Envelope, error) {
 	e := sender.NewCommand(c.cfg.Entity, entity, cmd)
 	if e.Payload == nil {
 		_, err := json.Marshal(cmd)
 		return nil, fmt.Errorf("%s to %s: %w", e.Intent, entity, err)
 	}
+	durably(e)
 	if err := intents.NewRegistry().Validate(e.Intent, intents.Task, e.Payload); err != nil {
 		return nil, fmt.Errorf("%s to %s: %w", e.Intent, entity, err)
 	}
 	return e, nil
 }
 
-// durably marks a command as one for the durable lane.
-func durably(cmd intents.Command) intents.Command {
-	switch c := cmd.(type) {
-	case intents.CancelTask:
-		c.Durable = true
-		return c
-	case intents.PauseTask:
-		c.Durable = true
-		return c
-	case intents.ResumeTask:
-		c.Durable = true
-		return c
-	case intents.SteerTask:
-		c.Durable = true
-		return c
-	case intents.SettleTask:
-		c.Durable = true
-		return c
+// durably marks a command as one for the durable lane. A transfer always is.
+func durably(e *envelope.Envelope) {
+	var members map[string]json.RawMessage
+	if e.Intent != intents.TaskMigrate && json.Unmarshal(e.Payload, &members) == nil {
+		members["durable"] = json.RawMessage("true")
+		e.Payload = wire.MustJSON(members)
 	}
-	return cmd
 }
 
 // SendCommand sends a command to all workers of an entity, or over the work queue if no

@@ -363,6 +363,9 @@ func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *env
 		return fmt.Errorf("%w: %w", ErrMisfit, err)
 	}
 	d := c.cfg.Stores
+	if d == nil {
+		return fault.NoInbox
+	}
 	for range answerTries {
 		now, err := d.Clock.Now(ctx)
 		if err == nil {

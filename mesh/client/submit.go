@@ -250,6 +250,9 @@ func (c *Client) Perform(ctx context.Context, task *envelope.Envelope, submit Su
 // Await is [Client.Perform] for a task that was already submitted. It ignores
 // [ResultOptions].Follow.
 func (c *Client) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
+	if c.cfg.Stores == nil {
+		return nil, sender.ErrLiveOnly
+	}
 	return c.readerFor(task, opts).readUntilEnd(ctx, c.cfg.Stores.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}))
 }
 
