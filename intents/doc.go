@@ -9,7 +9,7 @@
 //
 //	r := intents.NewRegistry()
 //	names, err := r.LoadDir("schemas")         // ops.backup.status.check.task.schema.json, …
-//	err = r.Register(intents.FromIO("agent.ask", doc.IO.Input, doc.IO.Output))
+//	err = r.Register(intents.FromIO("agent.ask", io.InputSchema, io.OutputSchema)) // io: Agent.IO of a definition
 //	err = r.Validate("ops.backup.status.check", intents.Task, payload)
 //
 // Validate returns [ErrUnknownIntent] for an intent that is not registered; the caller

@@ -183,6 +183,23 @@ func TestADeniedSubscriptionOfTheApplicationIsNotTheWorkers(t *testing.T) {
 	}
 }
 
+// The keys of the agents are not written into the caller's slice, which another worker may share.
+func TestAWorkerLeavesTheCallersSigningKeysAlone(t *testing.T) {
+	t.Parallel()
+	signer, _, err := sign.NewKey("one", sign.Ed25519, "agent.one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := make([]sign.Key, 0, 2)
+	cfg := config(natstest.Run(t, natsd.Config{}), "agent.one")
+	cfg.NATS.SigningKeys, cfg.Node.Signer = keys, signer
+	_, stop := start(t, cfg)
+	stop()
+	if got := keys[:2]; got[0].KID != "" || got[1].KID != "" {
+		t.Errorf("behind the end of the caller's keys: %q, %q", got[0].KID, got[1].KID)
+	}
+}
+
 // What a worker began to say has been said when Serve returns.
 func TestServeWaitsForItsHooks(t *testing.T) {
 	t.Parallel()

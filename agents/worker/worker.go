@@ -164,6 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	c.Name = cmp.Or(c.Name, "aeemesh worker")
 	c.InboxPrefix = cmp.Or(c.InboxPrefix, perms.InboxPrefix(w.Entities()[0]))
 	c.Logger = cmp.Or(c.Logger, w.log)
+	c.SigningKeys = slices.Clip(c.SigningKeys) // another worker may have the same Config
 	for _, h := range w.agents {
 		if h.Signer != nil {
 			c.SigningKeys = append(c.SigningKeys, h.Signer.Key())
