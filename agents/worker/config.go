@@ -47,8 +47,9 @@ type Config struct {
 	// Node configures the node that serves the agents: prefix, signatures,
 	// quotas, timeouts, drain. The worker sets Seen, Counters, Journal and
 	// Refutations, and the adapters set Tree. Default of Entity: the first
-	// agent. Durable is a template: the worker fills in the stores, and by
-	// default the lane has its consumers made by the worker (Create).
+	// agent. Durable is a template: the worker fills in the stores and the default
+	// lease. Without a template the worker makes its consumers; with one it makes
+	// them only if Create is set in it, else an operator does ("aeemesh apply").
 	Node mesh.Config
 	// Signer returns the key that signs for an entity, or nil for none. Default:
 	// Node.Signer for all.
