@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -217,6 +218,21 @@ func TestAListenerHearsAfterTheHandlerWasReplaced(t *testing.T) {
 		equal(t, "heard", d.Subject, "not.a")
 	case <-time.After(20 * time.Second):
 		t.Fatal("not heard")
+	}
+}
+
+// A worker after the other listens on one connection: the handlers in front of the application's do
+// not pile up.
+func TestListenersDoNotPileUpHandlers(t *testing.T) {
+	t.Parallel()
+	depth := make(chan int, 16)
+	nc := restricted(t, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { depth <- runtime.Callers(0, make([]uintptr, 1000)) }))
+	for range 100 {
+		denial.Listen(nc, func(denial.Denial) {})()
+	}
+	try(t, nc, []string{"not.this"}, nil)
+	if n := <-depth; n > 20 {
+		t.Errorf("the application's handler is called %d calls deep", n)
 	}
 }
 

@@ -2,6 +2,7 @@ package denial
 
 import (
 	"errors"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -48,16 +49,30 @@ func earOf(nc *nats.Conn) *ear {
 	return e
 }
 
-// wrap installs the ear in front of the connection's current error handler.
+// wrap installs the ear in front of the connection's current error handler, unless that is the
+// ear's own: handlers would pile up with each listener.
 func (e *ear) wrap(nc *nats.Conn) {
 	handle := nc.ErrorHandler()
-	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		e.hear(nc, err)
-		if handle != nil {
-			handle(nc, sub, err)
-		}
-	})
+	if reflect.ValueOf(handle).Pointer() != own {
+		nc.SetErrorHandler((&front{e, handle}).handle)
+	}
 }
+
+// front is the ear of a connection in front of another error handler.
+type front struct {
+	ear  *ear
+	next nats.ErrHandler // nil: none
+}
+
+func (f *front) handle(nc *nats.Conn, sub *nats.Subscription, err error) {
+	f.ear.hear(nc, err)
+	if f.next != nil {
+		f.next(nc, sub, err)
+	}
+}
+
+// own is the code of each front's handler.
+var own = reflect.ValueOf((*front)(nil).handle).Pointer()
 
 // hear stores err if it is a new denial, and passes it to the listeners.
 func (e *ear) hear(nc *nats.Conn, err error) {
