@@ -127,10 +127,10 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
+		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.Of(conn),
 	}
 	n.trees = bounds.NewKeeper(cfg.Tree, n.counters, n.log)
-	n.prober = probe.New(conn)
+	n.prober = probe.Of(conn)
 	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
 	n.starting = make(chan struct{}, startAtOnce)
 	n.services.node = n

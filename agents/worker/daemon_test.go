@@ -16,7 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -180,6 +182,57 @@ func TestADeniedSubscriptionOfTheApplicationIsNotTheWorkers(t *testing.T) {
 	stop()
 	if err := await(t, "Serve", ended); err != nil {
 		t.Errorf("Serve: %v", err)
+	}
+}
+
+// Workers that serve one after the other on one connection leave nothing on it that grows.
+func TestServeLeavesNothingOnItsConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	apply(t, jsOf(t, srv))
+	var lane mesh.Durable
+	lane.SetStores(jetstream.Open(jsOf(t, srv), subject.Map{}))
+	sender, err := mesh.New(natstest.Conn(t, srv), mesh.Config{Entity: "human.ada", Durable: &lane})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := natstest.Conn(t, srv)
+	serve := func() int {
+		cfg := config(srv, "agent.one", "agent.two")
+		cfg.Durable = worker.On
+		cfg.Agents[0].Handler = mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			a, err := task.Call(ctx, mesh.Call{To: "agent.two", Key: "one", Payload: task.Envelope.Payload})
+			if err != nil {
+				return nil, err
+			}
+			return a.Envelope.Payload, nil
+		})
+		ready, ended := make(chan struct{}), make(chan error, 1)
+		cfg.Hooks.Ready = func([]string) { close(ready) }
+		w := newWorker(t, cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { ended <- w.Serve(ctx, nc) }()
+		await(t, "the worker", ready)
+		task := func() *envelope.Envelope {
+			return envelope.New(envelope.TypeTask, "human.ada", "agent.one", "agent.ask", json.RawMessage(`{"text":"hi"}`))
+		}
+		if _, err := sender.Send(t.Context(), task(), mesh.SendOptions{}); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := sender.Perform(t.Context(), task(), mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := await(t, "Serve", ended); err != nil {
+			t.Error(err)
+		}
+		return nc.NumSubscriptions()
+	}
+	first := serve()
+	for range 3 {
+		if n := serve(); n != first {
+			t.Errorf("%d subscriptions are left, %d after the first worker", n, first)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -26,14 +27,20 @@ func Gather(js natsjs.JetStream) natsjs.JetStream {
 	if g, ok := js.(*gathered); ok {
 		return g
 	}
-	return &gathered{JetStream: js, waiting: map[string]chan<- published{}}
+	return &gathered{js, gathererOf(js.Conn())}
 }
 
-// gathered publishes through a queue: the first sender yields to other goroutines, and
-// then publishes what all of them have queued. Without it, the connection would flush,
-// one system call, for every message, because each sender waits for its answer.
+// gathered is a JetStream that publishes through the queue of its connection.
 type gathered struct {
 	natsjs.JetStream
+	*gatherer
+}
+
+// gatherer publishes through a queue: the first sender yields to other goroutines, and
+// then publishes what all of them have queued. Without it, the connection would flush,
+// one system call, for every message, because each sender waits for its answer.
+type gatherer struct {
+	conn *nats.Conn
 
 	mu      sync.Mutex
 	inbox   string // with the final dot; "" before the first message
@@ -42,6 +49,35 @@ type gathered struct {
 	queue   []*nats.Msg
 
 	publishing sync.Mutex // held while queued messages are published
+}
+
+// gatherers holds the gatherer of each connection that has one, because its subscription and its
+// goroutine last as long as the connection. It keeps neither of them alive.
+var (
+	gatherersMu sync.Mutex
+	gatherers   = map[weak.Pointer[nats.Conn]]weak.Pointer[gatherer]{}
+)
+
+func gathererOf(conn *nats.Conn) *gatherer {
+	key := weak.Make(conn)
+	gatherersMu.Lock()
+	defer gatherersMu.Unlock()
+	known, there := gatherers[key]
+	if g := known.Value(); g != nil {
+		return g
+	}
+	if !there {
+		runtime.AddCleanup(conn, forgetGatherer, key)
+	}
+	g := &gatherer{conn: conn, waiting: map[string]chan<- published{}}
+	gatherers[key] = weak.Make(g)
+	return g
+}
+
+func forgetGatherer(key weak.Pointer[nats.Conn]) {
+	gatherersMu.Lock()
+	defer gatherersMu.Unlock()
+	delete(gatherers, key)
 }
 
 // published is the outcome of a message.
@@ -93,7 +129,7 @@ func ExchangeWithin(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, tim
 
 // exchange publishes a message and waits for its answer, at most until a timeout. A timer that
 // is used again costs less than a context with a deadline.
-func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+func (g *gatherer) exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
 	s := slips.Get().(*slip)
 	s.msg = nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 	first, company, err := g.enqueue(&s.msg, s.done)
@@ -146,7 +182,7 @@ var timers = sync.Pool{New: func() any {
 
 // leave withdraws a message whose sender has stopped waiting or got an error. When it returns, the
 // message's bytes, which belong to the caller, are no longer read.
-func (g *gathered) leave(m *nats.Msg) {
+func (g *gatherer) leave(m *nats.Msg) {
 	g.take(m.Reply)
 	g.mu.Lock()
 	n := len(g.queue)
@@ -166,18 +202,18 @@ const gatherFrom = 4
 
 // enqueue reports whether the message is the first in the queue, and whether others are
 // likely to join it.
-func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company bool, err error) {
+func (g *gatherer) enqueue(m *nats.Msg, done chan<- published) (first, company bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.inbox == "" {
-		inbox := g.Conn().NewInbox() + "."
-		if _, err := g.Conn().Subscribe(inbox+"*", g.answered); err != nil {
+		inbox := g.conn.NewInbox() + "."
+		if _, err := g.conn.Subscribe(inbox+"*", g.answered); err != nil {
 			return false, false, err
 		}
 		var seed [32]byte
 		_, _ = crand.Read(seed[:]) // never fails
 		g.inbox, g.tokens = inbox, rand.NewChaCha8(seed)
-		go g.watch(g.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED))
+		go g.watch(g.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED))
 	}
 	// A subscriber of a stream's subject reads the reply subjects of the messages that are published
 	// there. If it could guess the next one, it could redirect the acknowledgement of another message
@@ -189,7 +225,7 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company b
 }
 
 // flush publishes the queued messages.
-func (g *gathered) flush() {
+func (g *gatherer) flush() {
 	g.publishing.Lock()
 	defer g.publishing.Unlock()
 	g.mu.Lock()
@@ -197,7 +233,7 @@ func (g *gathered) flush() {
 	g.queue = nil
 	g.mu.Unlock()
 	for _, m := range batch {
-		if err := g.Conn().PublishMsg(m); err != nil {
+		if err := g.conn.PublishMsg(m); err != nil {
 			g.resolve(m.Reply, published{err: err})
 		}
 	}
@@ -205,7 +241,7 @@ func (g *gathered) flush() {
 
 // watch fails the messages under way whenever the connection is lost. It ends with the
 // connection.
-func (g *gathered) watch(status <-chan nats.Status) {
+func (g *gatherer) watch(status <-chan nats.Status) {
 	for now := range status {
 		g.mu.Lock()
 		lost := g.waiting
@@ -224,15 +260,15 @@ func (g *gathered) watch(status <-chan nats.Status) {
 	}
 }
 
-func (g *gathered) answered(m *nats.Msg) { g.resolve(m.Subject, published{answer: m}) }
+func (g *gatherer) answered(m *nats.Msg) { g.resolve(m.Subject, published{answer: m}) }
 
-func (g *gathered) resolve(reply string, p published) {
+func (g *gatherer) resolve(reply string, p published) {
 	if done := g.take(reply); done != nil {
 		done <- p
 	}
 }
 
-func (g *gathered) take(reply string) chan<- published {
+func (g *gatherer) take(reply string) chan<- published {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	done := g.waiting[reply]

@@ -65,6 +65,11 @@ type noResponder func(worker string, again bool)
 // taken for that of the first.
 const firstProbe, secondProbe = "1", "2"
 
+var probers listen.PerConn[Prober]
+
+// Of returns the Prober of a connection, which all its nodes share.
+func Of(conn *nats.Conn) *Prober { return probers.Of(conn, New) }
+
 // New returns a Prober on a connection. It does no I/O.
 func New(conn *nats.Conn) *Prober {
 	p := &Prober{conn: conn, callers: map[string]noResponder{}}

@@ -114,6 +114,11 @@ func Marked(reply string) bool {
 	return strings.HasPrefix(reply[strings.LastIndexByte(reply, '.')+1:], Mark)
 }
 
+var exchangers listen.PerConn[Exchanger]
+
+// Of returns the exchanger of a connection, which all its nodes share.
+func Of(conn *nats.Conn) *Exchanger { return exchangers.Of(conn, New) }
+
 // New makes an exchanger. It subscribes with the first exchange.
 func New(conn *nats.Conn) *Exchanger { return &Exchanger{conn: conn, out: outbox{conn: conn}} }
 
