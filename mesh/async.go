@@ -51,17 +51,8 @@ func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
 	if err != nil {
 		return job{}, longID()
 	}
-	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID, Header: map[string][]string{}}
-	if parent := t.span.Traceparent(); parent != "" {
-		s.Header[h.TraceHeader] = []string{parent}
-	}
-	if t.cbor {
-		s.Header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
-		s.Data, err = e.AppendCBOR(nil)
-	} else {
-		s.Data, err = e.AppendJSON(nil)
-	}
-	if err != nil { // Config.Limits permit more than the default limits
+	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID}
+	if s.Data, s.Header, err = t.encode(e); err != nil { // Config.Limits permit more than the default limits
 		return job{}, envelope.Errorf(envelope.CodeInvalidEnvelope, "the task cannot be stored: %w", err)
 	}
 	if _, err := h.node.cfg.Durable.Queue.Submit(ctx, s); err != nil {

@@ -381,9 +381,9 @@ func (t *Task) left() time.Duration {
 	return time.Until(t.queued.Add(min(timeout, cfg.MaxTimeout)))
 }
 
-// encodeFor encodes an envelope in the encoding of the task (JSON or CBOR), and returns
-// the headers to send with it.
-func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
+// encode encodes an envelope in the encoding of the task (JSON or CBOR), and returns the
+// headers to send with it.
+func (t *Task) encode(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
 	header = nats.Header{}
 	if parent := t.span.Traceparent(); parent != "" {
 		header[t.host.TraceHeader] = []string{parent}
@@ -394,7 +394,12 @@ func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header,
 	} else {
 		body, err = e.AppendJSON(nil)
 	}
-	if err != nil {
+	return body, header, err
+}
+
+// encodeFor is encode for a task that is delegated: it must fit a message.
+func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
+	if body, header, err = t.encode(e); err != nil {
 		return nil, nil, fault.Output(err)
 	}
 	if limit := int(t.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(body) > limit {

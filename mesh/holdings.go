@@ -177,21 +177,23 @@ func (hs *holdings) nakFailed(r *Run, err error) {
 	hs.nak(r.hold, pause)
 }
 
-// releaseClaimed releases a claimed run whose handler does not run, and naks its
-// message.
+// releaseClaimed releases a run, if its claim is written and it has not ended here, and naks
+// its message.
 func (hs *holdings) releaseClaimed(r *Run) {
-	r.mu.Lock()
+	r.mu.Lock() // wait for a step that is being written
 	defer r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(hs.ctx, closePatience/2)
-	defer cancel()
-	if err := r.release(ctx); errors.Is(err, ErrLost) {
-		return
-	} else if err != nil {
-		hs.host.log.Warn("run not released", "run", r.id.Run, "err", err)
+	if r.end == nil && r.rev > 0 {
+		ctx, cancel := context.WithTimeout(hs.ctx, closePatience/2)
+		defer cancel()
+		if err := r.release(ctx); err != nil && !errors.Is(err, ErrLost) {
+			hs.host.log.Warn("run not released", "run", r.id.Run, "err", err)
+		}
 	}
-	r.stop(ErrLost)
-	hs.unlist(r)
-	hs.nak(r.hold, 0)
+	if r.end == nil {
+		r.stop(ErrLost)
+		hs.unlist(r)
+		hs.nak(r.hold, 0)
+	}
 }
 
 // own records that this worker owns a run.

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -34,7 +33,8 @@ type lane struct {
 	unjoin     func()                  // ends the wait for the streams, see join
 	drawing    context.CancelFunc
 	unwatch    func()
-	drawn      chan struct{}   // closed when the drawing has ended
+	drawn      context.Context // ends when the drawing has ended
+	endDrawn   context.CancelFunc
 	tenders    sync.WaitGroup  // slots
 	draining   atomic.Bool     // runs are released at the end of their step
 	undrained  context.Context // ends when draining is set
@@ -60,7 +60,8 @@ const finishingMax = 256
 // newLane prepares the durable side of h. It does no I/O.
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
-	l := &lane{drawn: make(chan struct{}), unjoin: func() {}}
+	l := &lane{unjoin: func() {}}
+	l.drawn, l.endDrawn = context.WithCancel(context.Background())
 	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
 		host: h, cfg: cfg, records: newRecords(cfg, h.Entity, h.documents.Codec, h.log, h.node.conn, h.node.tel.Lane), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
@@ -135,7 +136,7 @@ func (l *lane) start() {
 		l.host.log.Warn("metrics of the durable lane", "err", err)
 	}
 	go func() {
-		defer close(l.drawn)
+		defer l.endDrawn()
 		if err := l.queue.Run(ctx, l.room, l.deliver); err != nil {
 			l.host.log.Error("the durable lane has ended", "err", err)
 			l.down.Store(&err)
@@ -168,7 +169,7 @@ func (l *lane) stopDrawing() {
 	l.beginDrain()
 	if l.drawing != nil { // it has started
 		l.drawing()
-		<-l.drawn
+		<-l.drawn.Done()
 	}
 	if l.slots != nil {
 		l.slots.Close()
@@ -203,25 +204,7 @@ func (r *Run) releaseRunning(cause error) {
 		return
 	}
 	r.task.stop(cause)
-	l.workOn(r.tally, func() {
-		r.mu.Lock() // wait for a step that is being written
-		defer r.mu.Unlock()
-		if r.end != nil {
-			return
-		}
-		if r.cp.Load() != nil && r.rev > 0 {
-			ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
-			defer cancel()
-			if err := r.release(ctx); err != nil && !errors.Is(err, ErrLost) {
-				l.host.log.Warn("run not released", "run", r.id.Run, "err", err)
-			}
-		}
-		if r.end == nil {
-			r.stop(ErrLost)
-			l.unlist(r)
-			l.nak(r.hold, 0)
-		}
-	})
+	l.workOn(r.tally, func() { l.releaseClaimed(r) })
 }
 
 // closePatience bounds the last writes of a lane.

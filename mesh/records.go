@@ -115,42 +115,25 @@ func (u unencodable) Unwrap() error { return u.error }
 // whether the write happened, or ctx ends. landed returns the revision of the write in a
 // record that differs from what was expected, 0 if it did not happen. With ErrChanged swap
 // returns the record that is stored instead, nil if there is none.
-func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (uint64, *state.Record, error) {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		rev, err := uint64(0), s.offline()
-		if err == nil {
-			rev, err = write()
-		} else {
-			wait = min(wait, offlinePause)
+func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (rev uint64, rec *state.Record, err error) {
+	err = s.persist(ctx, func() (err error) {
+		if rev, err = write(); !errors.Is(err, state.ErrChanged) {
+			return err
 		}
-		if err == nil {
-			return rev, nil, nil
+		now, err := s.states.Get(ctx, id)
+		if errors.Is(err, state.ErrNotFound) {
+			return state.ErrChanged
+		} else if err != nil {
+			return err
 		}
-		if errors.Is(err, state.ErrChanged) {
-			var rec state.Record
-			rec, err = s.states.Get(ctx, id)
-			if errors.Is(err, state.ErrNotFound) {
-				return 0, nil, state.ErrChanged
-			}
-			if err == nil {
-				// An earlier attempt, or a resend by the client, may have stored it without
-				// a confirmation, and others may have written on top of it since.
-				rev, err = landed(rec)
-				if err == nil && rev > 0 {
-					return rev, nil, nil
-				} else if err == nil {
-					return 0, &rec, state.ErrChanged
-				}
-			}
+		// An earlier attempt, or a resend by the client, may have stored it without a
+		// confirmation, and others may have written on top of it since.
+		if rev, err = landed(now); err == nil && rev == 0 {
+			rec, err = &now, state.ErrChanged
 		}
-		if !s.temporary(err) {
-			return 0, nil, err
-		}
-		s.failed(err)
-		if !pause.For(ctx, wait) {
-			return 0, nil, context.Cause(ctx)
-		}
-	}
+		return err
+	})
+	return rev, rec, err
 }
 
 // offlinePause is the longest pause before a write is tried again without a connection.
@@ -261,11 +244,17 @@ func connectionError(err error) bool {
 	return slices.ContainsFunc(reasons, func(e error) bool { return errors.Is(err, e) })
 }
 
-// persist calls f until it succeeds, fails with an error that a retry would meet
-// again, or ctx ends: then it returns the cause of ctx. f must be safe to call twice.
+// persist calls f, while there is a connection, until it succeeds, fails with an error that
+// a retry would meet again, or ctx ends: then it returns the cause of ctx. f must be safe to
+// call twice.
 func (s *records) persist(ctx context.Context, f func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := f()
+		err := s.offline()
+		if err == nil {
+			err = f()
+		} else {
+			wait = min(wait, offlinePause)
+		}
 		switch ended := ctx.Err(); {
 		case err == nil:
 			return nil

@@ -68,18 +68,11 @@ func (tr *transfers) startTransfer(old *Run) {
 // ownedContext returns a context that ends when the run is lost or the worker drains.
 func (tr *transfers) ownedContext(r *Run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(tr.ctx)
-	stop := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
-	gone := make(chan struct{})
-	tr.work.Go(func() {
-		select {
-		case <-tr.lane.drawn:
-			cancel(errStopped)
-		case <-gone:
-		}
-	})
+	keep := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
+	stay := context.AfterFunc(tr.lane.drawn, func() { cancel(errStopped) })
 	return ctx, func() {
-		stop()
-		close(gone)
+		keep()
+		stay()
 		cancel(nil)
 	}
 }
