@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -276,4 +277,19 @@ func checkID(ctx context.Context, id state.ID) error {
 // [States.Sweep] deletes nothing.
 func (s *States) Fence() { s.fenced.Store(true) }
 
-var _ state.Store = (*States)(nil)
+// A RunStore is a store of runs with all that durable lanes use of one; [States] describes its
+// methods.
+type RunStore interface {
+	state.Store
+	Sweeper
+	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note Note) (uint64, error)
+	Reply(ctx context.Context, id state.ID, prev uint64, reply Reply, note Note, end *state.End) (uint64, error)
+	Replies(ctx context.Context) bool
+	Absent(ctx context.Context, id state.ID) bool
+	MaxAge(ctx context.Context) time.Duration
+	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
+	Shares(ctx context.Context, entity string, soon int64) ([]Share, error)
+	Fence()
+}
+
+var _ RunStore = (*States)(nil)

@@ -31,7 +31,7 @@ const claimSoon = 250 * time.Millisecond
 // two workers could begin on one message each. A streaming task needs its claim at
 // once, because stream envelopes carry the claim's epoch.
 func (r *Run) mayDelayClaim(ctx context.Context) bool {
-	return r.lane.records.absence != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.records.absence.Absent(ctx, r.id)
+	return r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.records.states.Absent(ctx, r.id)
 }
 
 // writeClaims writes the claims that are older than claimSoon.

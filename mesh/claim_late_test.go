@@ -58,6 +58,12 @@ func runOf(task *envelope.Envelope) state.ID {
 	return state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
 }
 
+// atOnce is a store in which each claim is written before its run begins, as in one with
+// several replicas.
+type atOnce struct{ jetstream.RunStore }
+
+func (atOnce) Absent(context.Context, state.ID) bool { return false }
+
 // overtaken is a store in which another worker writes a run's first record just
 // before its owner does.
 type overtaken struct {

@@ -17,13 +17,13 @@ import (
 
 // readings is a store that counts how often records are read.
 type readings struct {
-	state.Store
+	jetstream.RunStore
 	n atomic.Int64
 }
 
 func (s *readings) Get(ctx context.Context, id state.ID) (state.Record, error) {
 	s.n.Add(1)
-	return s.Store.Get(ctx, id)
+	return s.RunStore.Get(ctx, id)
 }
 
 // copied is a run of another platform.
@@ -41,7 +41,7 @@ func TestARunThatArrivesIsReadOnce(t *testing.T) {
 	r := newDurableRig(t)
 	store, at := &readings{}, newPoints(t)
 	delivered, claimed := at.hold(mesh.PointDelivered), at.hold(mesh.PointClaimed)
-	r.serve(r.lane(mesh.Config{}, observing(at), func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: lastWord{}})
+	r.serve(r.lane(mesh.Config{}, observing(at), func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: lastWord{}})
 	client := r.client()
 	receipt, err := client.Fork(ctxFor(t), copied(), state.ForkOf{})
 	if err != nil {

@@ -281,7 +281,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, rec state.Record, c *st
 	}
 	// A worker that may not delete the scheduled message relies on the record of the end when the
 	// message is delivered. If the store removes the record before, the cancel is noted: notes are renewed.
-	if age := cs.records.maxAge(ctx); age > 0 && s.Due.After(cs.clock.now().Add(age-orders.NoteTTL)) && errors.Is(cs.cfg.Queue.MayUnschedule(ctx, cs.host.Entity), jetstream.ErrDenied) {
+	if age := cs.cfg.States.MaxAge(ctx); age > 0 && s.Due.After(cs.clock.now().Add(age-orders.NoteTTL)) && errors.Is(cs.cfg.Queue.MayUnschedule(ctx, cs.host.Entity), jetstream.ErrDenied) {
 		return out, false, false
 	}
 	task, err := r.described()

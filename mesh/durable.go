@@ -2,10 +2,8 @@ package mesh
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -34,7 +32,7 @@ type Durable struct {
 	Queue   *jetstream.Queue
 	Replies *jetstream.Replies
 	Dead    *jetstream.Dead
-	States  state.Store
+	States  jetstream.RunStore
 	Clock   *jetstream.Clock
 	// Inbox stores the tasks for people; nil: agents of this node cannot send tasks to
 	// people.
@@ -109,9 +107,7 @@ type Durable struct {
 // that the server refuses and logs.
 func (d *Durable) OwnEntitiesOnly() {
 	d.fenced = true
-	if s, ok := d.States.(interface{ Fence() }); ok {
-		s.Fence()
-	}
+	d.States.Fence()
 	d.Queue.Fence()
 	d.Replies.Fence()
 }
@@ -274,9 +270,3 @@ func (p RetryPolicy) check() error {
 // defaultOperators are those of [Durable.Operators], and of agents that have no
 // durable lane.
 var defaultOperators = []string{"human.>"}
-
-// An opener is a store that can list the runs that have not ended, of one entity or, for
-// "", of all.
-type opener interface {
-	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
-}

@@ -146,14 +146,14 @@ func TestCancelOfAQueuedTask(t *testing.T) {
 
 // heldClaim is a store that stores the first record of a run and answers later.
 type heldClaim struct {
-	state.Store
+	atOnce
 	once   sync.Once
 	stored chan struct{}
 	answer chan struct{}
 }
 
-func (h *heldClaim) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	rev, err := h.Store.Put(ctx, id, prev, data)
+func (h *heldClaim) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
+	rev, err := h.RunStore.PutNoted(ctx, id, prev, data, note)
 	h.once.Do(func() {
 		close(h.stored)
 		<-h.answer
@@ -180,7 +180,7 @@ func commandedWhileClaimed(t *testing.T) bool {
 	r := newDurableRig(t)
 	g := newGate(t)
 	store := &heldClaim{stored: make(chan struct{}), answer: make(chan struct{})}
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: g})
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: g})
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
@@ -244,11 +244,11 @@ func TestACancelOfARunThatWasJustParkedComesTwice(t *testing.T) {
 }
 
 // tardy is a store that writes late.
-type tardy struct{ state.Store }
+type tardy struct{ atOnce }
 
-func (s tardy) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+func (s tardy) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
 	pause.For(ctx, 100*time.Millisecond)
-	return s.Store.Put(ctx, id, prev, data)
+	return s.RunStore.PutNoted(ctx, id, prev, data, note)
 }
 
 // A worker does not answer for the runs of another one, however late that one answers, or
@@ -256,7 +256,7 @@ func (s tardy) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (
 func TestTheOwnerAnswersACommandForACorr(t *testing.T) {
 	t.Parallel()
 	for name, owner := range map[string]func(*mesh.Durable){
-		"late":             func(d *mesh.Durable) { d.States = tardy{d.States} },
+		"late":             func(d *mesh.Durable) { d.States = tardy{atOnce{d.States}} },
 		"without a record": func(*mesh.Durable) {},
 	} {
 		t.Run(name, func(t *testing.T) {

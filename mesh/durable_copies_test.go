@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -16,19 +17,19 @@ import (
 
 // gated is a store whose writes wait until the gate is open.
 type gated struct {
-	state.Store
+	atOnce
 	came chan struct{} // one for each write
 	open chan struct{}
 }
 
-func (g *gated) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+func (g *gated) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
 	g.came <- struct{}{}
 	select {
 	case <-g.open:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	return g.Store.Put(ctx, id, prev, data)
+	return g.RunStore.PutNoted(ctx, id, prev, data, note)
 }
 
 // A worker that stood still gets one message several times. What it is claiming it
@@ -55,7 +56,7 @@ func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 			r := newDurableRig(t).shortLeases()
 			acks := r.listen("$JS.ACK.AEE_WORK.>")
 			store, g := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}, newGate(t)
-			node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store })
+			node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store })
 			r.serve(node, mesh.Agent{Handler: g, Concurrency: 4})
 			client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
 			seq := r.submit(client, task).Seq

@@ -21,7 +21,7 @@ import (
 // The reply to a task that was delegated to this agent is not: it is stored on the reply
 // subject of the original task.
 func (rw *replyWriter) repliesBeside(r *Run) bool {
-	return r.replied || rw.records.replier != nil && r.task.handed == nil && rw.records.replier.Replies(rw.ctx)
+	return r.replied || r.task.handed == nil && rw.records.states.Replies(rw.ctx)
 }
 
 // storeReply stores the reply of a run that has a document, unless that was done before.
@@ -32,7 +32,7 @@ func (rw *replyWriter) storeReply(r *Run, msg jetstream.Reply) error {
 	c := r.cp.Load()
 	note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
 	_, rec, err := rw.records.swap(rw.ctx, r.id, func() (uint64, error) {
-		return rw.records.replier.Reply(rw.ctx, r.id, r.rev, msg, note, nil)
+		return rw.records.states.Reply(rw.ctx, r.id, r.rev, msg, note, nil)
 	}, func(state.Record) (uint64, error) { return 0, nil })
 	if errors.Is(err, state.ErrChanged) && rec != nil {
 		return nil // another worker has stored it, or an operator has retried the dead letter
@@ -45,7 +45,7 @@ func (rw *replyWriter) storeReply(r *Run, msg jetstream.Reply) error {
 func (r *Run) mayEndBare() bool {
 	l, c := r.lane, r.cp.Load()
 	return r.rev == 0 && !l.cfg.KeepTasks && l.records.codec.Seal == nil && !r.task.cbor && r.delegation == nil && len(r.staged) == 0 &&
-		r.task.handed == nil && run.Bare(c) && l.records.replier != nil && l.records.replier.Replies(l.ctx)
+		r.task.handed == nil && run.Bare(c) && l.records.states.Replies(l.ctx)
 }
 
 // endBare ends the run by storing its reply without a document, and reports whether it
@@ -79,7 +79,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	note := jetstream.Note{Status: c.Doc.Status, Work: m.Work}
 	rev, rec, err := l.records.swap(ctx, r.id, func() (uint64, error) {
 		l.share.Wrote(len(msg.Data))
-		return l.records.replier.Reply(ctx, r.id, 0, msg, note, end)
+		return l.records.states.Reply(ctx, r.id, 0, msg, note, end)
 	}, func(now state.Record) (uint64, error) {
 		if now.End != nil && bytes.Equal(now.Data, msg.Data) {
 			return now.Revision, nil

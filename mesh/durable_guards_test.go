@@ -87,7 +87,7 @@ func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	store := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}
 	close(store.open)
 	begun := make(chan struct{}, 100)
-	late := r.serve(r.over(line, observing(at), func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+	late := r.serve(r.over(line, observing(at), func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		begun <- struct{}{}
 		return json.RawMessage(`{"by":"the late one"}`), nil
 	})})

@@ -196,14 +196,14 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 
 // leaving is a store that stores nothing once it has left, as while JetStream is away.
 type leaving struct {
-	state.Store
+	jetstream.RunStore
 	left  atomic.Bool
 	tried chan struct{}
 }
 
-func (s *leaving) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+func (s *leaving) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
 	if !s.left.Load() {
-		return s.Store.Put(ctx, id, prev, data)
+		return s.RunStore.PutNoted(ctx, id, prev, data, note)
 	}
 	select {
 	case s.tried <- struct{}{}:
@@ -226,8 +226,7 @@ func TestAWorkerEndsDuringACommit(t *testing.T) {
 			store := &leaving{tried: make(chan struct{}, 1)}
 			over, late := make(chan struct{}), make(chan error, 1)
 			w := r.serve(r.lane(mesh.Config{Drain: 100 * time.Millisecond}, func(d *mesh.Durable) {
-				store.Store = d.States
-				d.States = store
+				store.RunStore, d.States = d.States, store
 			}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 				step := state.Step{Kind: state.StepHandler}
 				if err := task.Run().Commit(ctx, step, nil); err != nil {

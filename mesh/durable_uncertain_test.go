@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -15,13 +16,13 @@ import (
 // silent is a store that stores the first checkpoint of a handler's step, lets
 // another worker write on top of it, and does not say that it was stored.
 type silent struct {
-	state.Store
+	jetstream.RunStore
 	used bool
 	next func(*state.Checkpoint)
 }
 
-func (s *silent) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	rev, err := s.Store.Put(ctx, id, prev, data)
+func (s *silent) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
+	rev, err := s.RunStore.PutNoted(ctx, id, prev, data, note)
 	h, bad := state.ReadHeader(data)
 	if err = errors.Join(err, bad); err != nil || h.Step != state.StepHandler || s.used {
 		return rev, err
@@ -33,7 +34,7 @@ func (s *silent) Put(ctx context.Context, id state.ID, prev uint64, data []byte)
 	}
 	s.next(c)
 	if data, err = (state.Codec{}).Encode(c); err == nil {
-		_, err = s.Store.Put(ctx, id, rev, data)
+		_, err = s.RunStore.Put(ctx, id, rev, data)
 	}
 	return 0, errors.Join(state.ErrUncertain, err)
 }
@@ -65,7 +66,7 @@ func TestAnUncertainCommitUnderACommandIsOne(t *testing.T) {
 		return fmt.Appendf(nil, `{"steps":%s}`, run.View().Mesh.Loop), nil
 	})
 	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) {
-		d.States = &silent{Store: d.States, next: func(c *state.Checkpoint) {
+		d.States = &silent{RunStore: d.States, next: func(c *state.Checkpoint) {
 			c.Mesh.Steering = append(c.Mesh.Steering, state.Steer{ID: "steer-it", Text: "hurry"})
 			c.Mesh.Step = state.Step{Kind: state.StepSteer}
 		}}

@@ -156,9 +156,7 @@ func (l *lane) woken(ctx context.Context) {
 	after, all, failed := l.commands.applyFromUrgent(looking, 0, nil)
 	cancel()
 	l.upkeep.Go(func() { l.commands.listen(ctx, after, !all || len(failed) > 0, failed) })
-	if l.share.Limited() {
-		l.upkeep.Go(func() { l.share.Tend(ctx) })
-	}
+	l.upkeep.Go(func() { l.share.Tend(ctx) })
 }
 
 // stopDrawing stops drawing tasks. The caller closes the agent's queue, which naks the

@@ -208,8 +208,8 @@ func (n *Node) newTender() *tender.Tender {
 		Log: n.log, Reconnects: func() uint64 { return n.conn.Stats().Reconnects }, States: d.States, Sweep: d.Sweep, Filled: n.tel.Lane.Filled,
 		Beside: func(ctx context.Context) { n.clock.tend(ctx, d.Clock) },
 	}
-	if o, ok := d.States.(opener); ok && !d.fenced {
-		cfg.OpenAll = func(ctx context.Context) iter.Seq2[state.Record, error] { return o.Open(ctx, "") }
+	if !d.fenced {
+		cfg.OpenAll = func(ctx context.Context) iter.Seq2[state.Record, error] { return d.States.Open(ctx, "") }
 	}
 	return tender.New(cfg)
 }

@@ -78,7 +78,7 @@ func (cs *commands) scheduled(ctx context.Context, taskID string) (due time.Time
 func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
 	now, noted := cs.clock.now(), c.Mesh.Noted
 	life := cmp.Or(rec.TTL, orders.NoteTTL)
-	if age := cs.records.maxAge(ctx); age > 0 {
+	if age := cs.cfg.States.MaxAge(ctx); age > 0 {
 		life = min(life, age)
 	}
 	until := rec.Time.Add(life)

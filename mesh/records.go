@@ -22,18 +22,15 @@ import (
 // records reads and writes the records of a lane's runs, and requeues the messages of runs
 // that go on. A write is retried until it is known whether it happened.
 type records struct {
-	entity  string
-	log     *slog.Logger
-	conn    *nats.Conn
-	tel     *telemetry.Lane
-	cfg     *Durable
-	queue   *jetstream.Lane
-	states  state.Store
-	codec   state.Codec
-	noted   headerWriter    // states if it is one; else nil
-	absence absenceChecker  // states if it is one; else nil
-	replier replier         // states if it is one; else nil
-	wrote   func(bytes int) // called for each write
+	entity string
+	log    *slog.Logger
+	conn   *nats.Conn
+	tel    *telemetry.Lane
+	cfg    *Durable
+	queue  *jetstream.Lane
+	states jetstream.RunStore
+	codec  state.Codec
+	wrote  func(bytes int) // called for each write
 
 	failing       atomic.Pointer[failure] // the last failure of the store
 	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
@@ -42,11 +39,7 @@ type records struct {
 
 // newRecords returns the records of an agent's lane; its lane sets queue and wrote.
 func newRecords(cfg *Durable, entity string, codec state.Codec, log *slog.Logger, conn *nats.Conn, tel *telemetry.Lane) *records {
-	s := &records{entity: entity, log: log, conn: conn, tel: tel, cfg: cfg, states: cfg.States, codec: codec}
-	s.noted, _ = cfg.States.(headerWriter)
-	s.absence, _ = cfg.States.(absenceChecker)
-	s.replier, _ = cfg.States.(replier)
-	return s
+	return &records{entity: entity, log: log, conn: conn, tel: tel, cfg: cfg, states: cfg.States, codec: codec}
 }
 
 // failed records that the store does not answer, and logs it at most once a second.
@@ -186,49 +179,16 @@ func (s *records) landed(ctx context.Context, newest state.Record, data []byte, 
 	return 0, err
 }
 
-// An absenceChecker can rule out a stored record for a new run with one cheap request.
-type absenceChecker interface {
-	Absent(ctx context.Context, id state.ID) bool
-}
-
-// An ager is a store that removes records by their age.
-type ager interface {
-	MaxAge(ctx context.Context) time.Duration
-}
-
-// maxAge returns how long the store keeps a record that no other replaces; 0: for ever, or it is not known.
-func (s *records) maxAge(ctx context.Context) time.Duration {
-	if a, ok := s.states.(ager); ok {
-		return a.MaxAge(ctx)
-	}
-	return 0
-}
-
-// A replier is a store that keeps the replies of runs beside their records.
-type replier interface {
-	Replies(ctx context.Context) bool
-	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
-}
-
-// store makes one attempt to write. It gives a headerWriter the status and the message's sequence
-// in addition to the record.
+// store makes one attempt to write. It gives the store the status and the message's sequence
+// in addition to the record, so that the store need not decode the record to know them.
 func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, note jetstream.Note) (uint64, error) {
 	s.wrote(len(data))
-	if s.noted != nil {
-		note.Status, note.Work = c.Doc.Status, c.Mesh.Work
-		if len(data) > jetstream.MaxInline {
-			h := s.codec.Header(c)
-			note.Header = &h
-		}
-		return s.noted.PutNoted(ctx, id, prev, data, note)
+	note.Status, note.Work = c.Doc.Status, c.Mesh.Work
+	if len(data) > jetstream.MaxInline {
+		h := s.codec.Header(c)
+		note.Header = &h
 	}
-	return s.states.Put(ctx, id, prev, data)
-}
-
-// A headerWriter is a store that accepts facts about a record in addition to the record, so that
-// it need not decode the record to know them.
-type headerWriter interface {
-	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
+	return s.states.PutNoted(ctx, id, prev, data, note)
 }
 
 // temporary reports whether an error of a store is temporary: a retry may succeed.

@@ -97,21 +97,7 @@ func (hs *holdings) readSince(ctx context.Context, c *state.Checkpoint) (state.R
 
 // open yields the entity's runs that have not ended.
 func (s *records) open(ctx context.Context) iter.Seq2[state.Record, error] {
-	if o, ok := s.states.(opener); ok {
-		return o.Open(ctx, s.entity)
-	}
-	return func(yield func(state.Record, error) bool) {
-		for rec, err := range s.states.List(ctx, s.entity) {
-			if err == nil {
-				if h, err := rec.Header(); err != nil || state.Terminal(h.Status) {
-					continue
-				}
-			}
-			if !yield(rec, err) {
-				return
-			}
-		}
-	}
+	return s.states.Open(ctx, s.entity)
 }
 
 // messageQueued reports whether the message that a run's record names, with the task of the

@@ -138,7 +138,7 @@ func (l *lane) keepParked(ctx context.Context, rec state.Record, c *state.Checkp
 		}
 		limits, _ := task.Requirements() // what can be read counts, as for any task
 		c.Mesh.Deadline = l.clock.now().Add(l.deliveries.timeout(limits))
-	} else if age := l.records.maxAge(ctx); age == 0 || l.clock.now().Sub(rec.Time) < age/2 {
+	} else if age := l.cfg.States.MaxAge(ctx); age == 0 || l.clock.now().Sub(rec.Time) < age/2 {
 		return nil
 	}
 	if _, _, err := l.records.put(ctx, rec.ID, rec.Revision, c); !errors.Is(err, state.ErrChanged) {

@@ -10,26 +10,27 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// slowList is a store that lists its runs when it is told to, for a context that has slowly.
+// slowList is a store that lists its open runs when it is told to, for a context that has slowly.
 type slowList struct {
-	state.Store
+	jetstream.RunStore
 	begun chan struct{}
 	goOn  chan struct{}
 }
 
 type slowly struct{}
 
-func (s *slowList) List(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+func (s *slowList) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
 	if ctx.Value(slowly{}) != nil {
 		s.begun <- struct{}{}
 		<-s.goOn
 	}
-	return s.Store.List(ctx, entity)
+	return s.RunStore.Open(ctx, entity)
 }
 
 // Many workers that die at once, or that a sender has made up, do not have the runs of the agent
@@ -38,7 +39,7 @@ func TestManyDeadWorkersShareAList(t *testing.T) {
 	t.Parallel()
 	lists := &slowList{begun: make(chan struct{}, 100), goOn: make(chan struct{})}
 	_, ctx, _, r := begunRun(t, func(cfg *Config) { // the only place is taken: no run is claimed
-		lists.Store = cfg.Durable.States
+		lists.RunStore = cfg.Durable.States
 		cfg.Durable.States = lists
 	})
 	l := r.lane

@@ -20,7 +20,7 @@ import (
 
 // sickly is a store that fails to read one run, until it is well.
 type sickly struct {
-	state.Store
+	jetstream.RunStore
 	run   atomic.Pointer[string]
 	asked chan struct{}
 }
@@ -33,7 +33,7 @@ func newSickly(run string) *sickly {
 
 func (s *sickly) Get(ctx context.Context, id state.ID) (state.Record, error) {
 	if id.Run != *s.run.Load() {
-		return s.Store.Get(ctx, id)
+		return s.RunStore.Get(ctx, id)
 	}
 	select {
 	case s.asked <- struct{}{}:
@@ -50,7 +50,7 @@ func TestAnOrderThatFailsHoldsUpNoLaterOne(t *testing.T) {
 	g := newGate(t)
 	sick := newTask(reviewer, "code.review", `{}`)
 	store := newSickly(state.RunID(reviewer, sick.ID))
-	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store })
+	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store })
 	r.serve(node, mesh.Agent{Handler: willing{g}, Concurrency: 1})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
@@ -74,7 +74,7 @@ func TestACancelThatIsNotStoredIsNotAnswered(t *testing.T) {
 	g := newGate(t)
 	store := &gated{came: make(chan struct{}, 10), open: make(chan struct{}, 10)}
 	store.open <- struct{}{}
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: willing{g}})
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: willing{g}})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	within(t, "the claim", store.came)
@@ -129,7 +129,7 @@ func TestAnOrderForACorrReachesARunThatIsReadLater(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
 	s, store := newStepper(t, 1), newSickly("")
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: s})
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: s})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 	run := r.submit(client, task).Run
 	within(t, "the task", s.entered)
@@ -187,7 +187,7 @@ func TestACancelFromTheQueueComesAgainUntilItIsStored(t *testing.T) {
 	g := newGate(t)
 	store := &gated{came: make(chan struct{}, 10), open: make(chan struct{}, 10)}
 	store.open <- struct{}{}
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: willing{g}, Concurrency: 2})
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.RunStore, d.States = d.States, store }), mesh.Agent{Handler: willing{g}, Concurrency: 2})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	within(t, "the claim", store.came)

@@ -77,11 +77,11 @@ func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 // between is a store in which another worker writes just before a run that waits
 // is woken.
 type between struct {
-	state.Store
+	jetstream.RunStore
 	used atomic.Bool
 }
 
-func (b *between) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+func (b *between) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
 	h, err := state.ReadHeader(data)
 	if err != nil {
 		return 0, err
@@ -91,18 +91,18 @@ func (b *between) Put(ctx context.Context, id state.ID, prev uint64, data []byte
 		if err != nil {
 			return 0, err
 		}
-		if _, err := b.Store.Put(ctx, id, rec.Revision, rec.Data); err != nil {
+		if _, err := b.RunStore.Put(ctx, id, rec.Revision, rec.Data); err != nil {
 			return 0, err
 		}
 	}
-	return b.Store.Put(ctx, id, prev, data)
+	return b.RunStore.PutNoted(ctx, id, prev, data, note)
 }
 
 // A command is stored at the moment that the run is woken: it wakes nevertheless.
 func TestARunThatChangesAsItIsWokenWakes(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = &between{Store: d.States} }), mesh.Agent{Handler: asking{people: []string{bob}}})
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = &between{RunStore: d.States} }), mesh.Agent{Handler: asking{people: []string{bob}}})
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)

@@ -57,11 +57,7 @@ var aims = map[string]struct {
 
 // breakPromise changes a worker's configuration so that it breaks a promise.
 func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
-	s, ok := d.States.(*jetstream.States)
-	if !ok {
-		panic("the soak's workers have another store") // see lane
-	}
-	b := broken{States: s}
+	b := broken{RunStore: d.States}
 	switch which {
 	case BreakFence:
 		b.over = func(state.Record) bool { return true }
@@ -115,7 +111,7 @@ func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
 
 // broken is the store of a worker that breaks a promise. Each function may be nil.
 type broken struct {
-	*jetstream.States
+	jetstream.RunStore
 	over    func(now state.Record) bool                            // a refused write is made all the same, over this record
 	drops   func(data []byte, h state.Header) bool                 // a write is said to be stored, and is not
 	written func(ctx context.Context, h state.Header, prev uint64) // is called after a write
@@ -128,7 +124,7 @@ func (b broken) PutNoted(ctx context.Context, id state.ID, prev uint64, data []b
 	if err == nil && b.drops != nil && b.drops(data, h) {
 		return prev, nil
 	}
-	rev, err := b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.States.PutNoted(ctx, id, prev, data, note) })
+	rev, err := b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.RunStore.PutNoted(ctx, id, prev, data, note) })
 	if err == nil && b.written != nil {
 		b.written(ctx, h, prev)
 	}
@@ -137,7 +133,7 @@ func (b broken) PutNoted(ctx context.Context, id state.ID, prev uint64, data []b
 
 // Reply stores a reply.
 func (b broken) Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error) {
-	return b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.States.Reply(ctx, id, prev, reply, note, end) })
+	return b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.RunStore.Reply(ctx, id, prev, reply, note, end) })
 }
 
 func (b broken) swap(ctx context.Context, id state.ID, prev uint64, write func(prev uint64) (uint64, error)) (uint64, error) {
@@ -146,7 +142,7 @@ func (b broken) swap(ctx context.Context, id state.ID, prev uint64, write func(p
 		if b.over == nil || !errors.Is(err, state.ErrChanged) {
 			return rev, err
 		}
-		rec, getErr := b.States.Get(ctx, id)
+		rec, getErr := b.RunStore.Get(ctx, id)
 		if getErr != nil || !b.over(rec) {
 			return rev, err
 		}
@@ -156,7 +152,7 @@ func (b broken) swap(ctx context.Context, id state.ID, prev uint64, write func(p
 
 // Get reads a record.
 func (b broken) Get(ctx context.Context, id state.ID) (state.Record, error) {
-	rec, err := b.States.Get(ctx, id)
+	rec, err := b.RunStore.Get(ctx, id)
 	if err == nil && b.read != nil {
 		rec = b.read(rec)
 	}

@@ -13,13 +13,15 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
-	"github.com/aeemesh/aeemesh/state"
 )
 
 // Config configures a [Share].
 type Config struct {
-	Entity   string      // the agent
-	States   state.Store // the store of runs; it may have no shares
+	Entity string // the agent
+	States interface {
+		// Shares returns how much of the stores of runs an entity uses, see [jetstream.States].
+		Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
+	}
 	Draining func() bool // the worker begins no more runs
 	Log      *slog.Logger
 }
@@ -27,8 +29,7 @@ type Config struct {
 // A Share is what one worker knows of its agent's share. Its methods may be called from many
 // goroutines.
 type Share struct {
-	cfg   Config
-	store sharer // nil: the store has no shares
+	cfg Config
 
 	wake    chan struct{}
 	known   atomic.Pointer[[]jetstream.Share] // the figures, as read last
@@ -43,11 +44,6 @@ type Share struct {
 // A Reservation is the bytes that a run which has begun will take in the store. It is a field of
 // the run.
 type Reservation struct{ bytes atomic.Int64 }
-
-// A sharer is a store that can tell how much of its space an entity uses.
-type sharer interface {
-	Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
-}
 
 const (
 	// shareLook is the pause between two readings of the figures, crowdedLook the pause
@@ -70,19 +66,15 @@ const (
 // New returns a share. It does no I/O.
 func New(cfg Config) *Share {
 	s := &Share{cfg: cfg, wake: make(chan struct{}, 1)}
-	s.store, _ = cfg.States.(sharer)
 	s.step.Store(math.MaxInt64)
 	return s
 }
-
-// Limited reports whether the store has shares.
-func (s *Share) Limited() bool { return s.store != nil }
 
 // Admit reports whether a new run of some bytes may begin, and reserves the bytes if it may. If
 // the last figures leave doubt, it reads new ones from the store, for one run at a time.
 func (s *Share) Admit(ctx context.Context, r *Reservation, size int64) bool {
 	switch {
-	case s.store == nil, r.bytes.Load() > 0:
+	case r.bytes.Load() > 0:
 		return true
 	case s.crowds.Load() != nil:
 		return false
@@ -190,7 +182,7 @@ func (s *Share) look(ctx context.Context, bytes int64) error {
 	defer cancel()
 	log := s.cfg.Log
 	s.written.Store(0)
-	all, err := s.store.Shares(ctx, s.cfg.Entity, s.soon.Load()+bytes)
+	all, err := s.cfg.States.Shares(ctx, s.cfg.Entity, s.soon.Load()+bytes)
 	if err != nil {
 		log.Debug("share of the store of runs not known", "err", err)
 		return err

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/state"
 )
 
 // A worker reads the figures again once it has written a step since the last reading: workers of
@@ -53,7 +52,6 @@ func TestAWorkerLooksBeforeManyCanHaveExceededTheShare(t *testing.T) {
 
 // figures is a store that is as full as its test says.
 type figures struct {
-	state.Store
 	mu    sync.Mutex
 	now   jetstream.Share
 	soon  []int64 // of each reading
@@ -96,7 +94,7 @@ func (f *figures) Shares(_ context.Context, _ string, soon int64) ([]jetstream.S
 	return []jetstream.Share{f.now}, nil
 }
 
-func newShare(states state.Store, draining bool) *Share {
+func newShare(states *figures, draining bool) *Share {
 	return New(Config{Entity: "agent.a", States: states, Draining: func() bool { return draining }, Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -130,14 +128,11 @@ func TestRunsThatBeginAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A store without shares admits every run, and one that does not answer does, too.
+// A store that does not answer admits every run.
 func TestRunsBeginWithoutFigures(t *testing.T) {
 	t.Parallel()
 	var r Reservation
-	if s := newShare(nil, false); s.Limited() || !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
-		t.Error("a store without shares")
-	}
-	if s := newShare(&figures{fails: true}, false); !s.Limited() || !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
+	if s := newShare(&figures{fails: true}, false); !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
 		t.Error("a store that does not answer")
 	}
 }

@@ -12,15 +12,11 @@ import (
 // deleteEnded removes the oldest ended runs before the store of runs is full: a full store would stop
 // every lane.
 func (t *Tender) deleteEnded(ctx context.Context) {
-	store, ok := t.cfg.States.(jetstream.Sweeper)
-	if !ok {
-		return
-	}
 	const every, most = 5 * time.Second, 2 * time.Minute
 	for wait := every; pause.For(ctx, wait/2+rand.N(wait)); {
 		began := time.Now()
 		wait = every
-		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
+		swept, err := t.cfg.States.Sweep(ctx, jetstream.SweepOptions{})
 		if err != nil {
 			t.cfg.Log.Debug("store of runs not swept", "err", err)
 			continue

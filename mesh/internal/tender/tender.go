@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -21,8 +22,8 @@ type Config struct {
 	Log *slog.Logger
 	// Reconnects counts the reconnects to the server: each may have hidden an answer.
 	Reconnects func() uint64
-	// States is the store of runs. Ended runs are removed if it is a compactor.
-	States state.Store
+	// States is the store of runs, from which ended runs are removed.
+	States jetstream.Sweeper
 	// OpenAll yields the runs of all entities that have not ended; nil: they can be read
 	// entity by entity only.
 	OpenAll func(context.Context) iter.Seq2[state.Record, error]

@@ -35,6 +35,12 @@ func newRig(t *testing.T, cfg Config) *rig {
 	if cfg.Beside == nil {
 		cfg.Beside = func(context.Context) {}
 	}
+	if cfg.States == nil {
+		cfg.States = &compacting{}
+	}
+	if cfg.Filled == nil {
+		cfg.Filled = func(float64) {}
+	}
 	r.Tender = New(cfg)
 	return r
 }
@@ -318,7 +324,6 @@ func TestASlowSweepDoesNotPutOffTheNextForLong(t *testing.T) {
 
 // compacting is a store that says how full it is.
 type compacting struct {
-	state.Store
 	sweeps int
 }
 
@@ -369,7 +374,6 @@ func TestEndedRunsAreRemoved(t *testing.T) {
 
 // slow is a store whose sweeps take a while.
 type slow struct {
-	state.Store
 	took  time.Duration
 	swept jetstream.Swept
 	began []time.Time
