@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -81,23 +81,18 @@ func (n *Notifier) registerMissing(ctx context.Context) error {
 }
 
 func (n *Notifier) registerAll(ctx context.Context, entities []string) error {
-	var mu sync.Mutex
-	var failed error
-	var running sync.WaitGroup
+	var running errgroup.Group
 	for part := range slices.Chunk(entities, max(1, (len(entities)+registerAtOnce-1)/registerAtOnce)) {
-		running.Go(func() {
+		running.Go(func() error {
 			for _, entity := range part {
 				if err := n.registerOne(ctx, entity); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-					return
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	running.Wait()
-	return failed
+	return running.Wait()
 }
 
 // registerOne registers an entity, unless its lane has left meanwhile.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -15,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // SweepOptions configure [States.Sweep]. The zero value is right for a worker.
@@ -259,28 +259,12 @@ func (m stateMessage) stored() int {
 // purge deletes runs, several at once, up to the revision that was read: a run that was
 // written again meanwhile stays. It also deletes the objects of the runs that hold some.
 func (w *sweep) purge(ctx context.Context, runs []stateMessage, held heldObjects) error {
-	const workers = 16
-	next := make(chan stateMessage)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
-	for range min(workers, len(runs)) {
-		wg.Go(func() {
-			for m := range next {
-				if err := w.purgeRun(ctx, m, held); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-				}
-			}
-		})
-	}
+	var purges errgroup.Group
+	purges.SetLimit(16)
 	for _, m := range runs {
-		next <- m
+		purges.Go(func() error { return w.purgeRun(ctx, m, held) })
 	}
-	close(next)
-	wg.Wait()
-	return failed
+	return purges.Wait()
 }
 
 // purgeRun deletes the objects at once, and does not leave them to a later search for objects without

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/aeemesh/aeemesh/agents/embedding"
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -59,28 +60,20 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 	if err := ctx.Err(); err != nil || len(texts) == 0 {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	texts = embedding.Sendable(texts, e.format.maxText)
 	all := make([][]float32, len(texts))
-	places := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for from := 0; from < len(texts) && ctx.Err() == nil; from += e.format.batch {
+	batches, running := errgroup.WithContext(ctx)
+	batches.SetLimit(atOnce)
+	for from := 0; from < len(texts) && running.Err() == nil; from += e.format.batch {
 		to := min(from+e.format.batch, len(texts))
-		places <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-places }()
-			vectors, err := e.batch(ctx, texts[from:to])
-			if err != nil {
-				cancel(err)
-				return
-			}
+		batches.Go(func() error {
+			vectors, err := e.batch(running, texts[from:to])
 			copy(all[from:to], vectors)
+			return err
 		})
 	}
-	wait.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := batches.Wait(); err != nil || ctx.Err() != nil {
+		return nil, context.Cause(running)
 	}
 	if err := embedding.Units(all, len(texts)); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Name(), err)
