@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/ack"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -269,14 +270,7 @@ func (l *Lane) Asleep() bool {
 }
 
 // Wake tells the lane that there may be room. It never blocks and is cheap.
-func (l *Lane) Wake() { signal(l.wake) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is signalled already
-	}
-}
+func (l *Lane) Wake() { pause.Wake(l.wake) }
 
 // Lease is how long a worker may go without renewing a task: the shortest AckWait of the
 // entity's consumers, as far as the lane has seen them.
@@ -399,9 +393,9 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		if r.opts.Dropped != nil {
 			r.opts.Dropped(d.Subject, api.ErrCopied)
 		}
-	} else if pause := r.spoilt(s, d); pause > 0 {
-		_ = d.Nak(pause)
-		signal(r.mend)
+	} else if wait := r.spoilt(s, d); wait > 0 {
+		_ = d.Nak(wait)
+		pause.Wake(r.mend)
 	} else if !r.take(s, d) {
 		if !late { // if it is late, another worker may have the message, and a nak would take it from that worker
 			_ = d.Nak(0)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/waited"
 	"github.com/nats-io/nats.go"
 )
@@ -81,7 +82,7 @@ func (l *Lane) rouseIf(match func(*source) bool) {
 	}
 	l.mu.Unlock()
 	if woken {
-		signal(l.mend)
+		pause.Wake(l.mend)
 		l.Wake()
 	}
 }

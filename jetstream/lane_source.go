@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/jetstream/internal/waited"
 	"github.com/nats-io/nats.go"
@@ -184,7 +185,7 @@ func (r *laneRun) ask(s *source, n int, wait time.Duration) {
 	reply := r.inbox + "." + strconv.Itoa(s.index) + "-" + strconv.FormatUint(s.pull, 10)
 	if err := r.nc.PublishRequest(s.next, reply, append(body, '}')); err != nil {
 		s.trouble(fmt.Errorf("ask for tasks: %w", err), false)
-		signal(r.mend)
+		pause.Wake(r.mend)
 	}
 }
 
@@ -226,7 +227,7 @@ func (r *laneRun) status(msg *nats.Msg) {
 		}
 	}
 	if !s.ready {
-		signal(r.mend)
+		pause.Wake(r.mend)
 	}
 	r.Wake()
 }
@@ -255,7 +256,7 @@ func (r *laneRun) listen() {
 				why = fmt.Errorf("%w: %w", ErrDenied, d.Err)
 			}
 			s.trouble(why, true)
-			signal(r.mend)
+			pause.Wake(r.mend)
 		}
 	}
 }
@@ -277,5 +278,5 @@ func (r *laneRun) reconnected(back bool) {
 			s.become(LaneDeaf, nats.ErrDisconnected)
 		}
 	}
-	signal(r.mend)
+	pause.Wake(r.mend)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -218,12 +219,12 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 	case l.stopped || !s.ready:
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
 		s.trouble(api.Explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
-		signal(l.mend)
+		pause.Wake(l.mend)
 	case err != nil: // the requests under way will find out
 		s.ahead.unsure = s.ahead.unsure || l.opts.Notifier == nil // its server may have restarted
 	case s.unfit(info.Config) != nil:
 		s.trouble(s.unfit(info.Config), false)
-		signal(l.mend)
+		pause.Wake(l.mend)
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
 		s.floor, s.batch, s.fit = info.AckFloor.Stream, info.Config.MaxRequestBatch, began

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -169,7 +170,7 @@ func (n *Notifier) note(l *Lane, awake bool) {
 }
 
 // poll asks for a poll soon. It does not block.
-func (n *Notifier) poll() { signal(n.soon) }
+func (n *Notifier) poll() { pause.Wake(n.soon) }
 
 // watch polls from time to time, when it is asked to, and after a reconnect.
 func (n *Notifier) watch(ctx context.Context) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // streamed has the payloads that the program has streamed for a task and the mesh has not sent
@@ -39,7 +40,7 @@ func (s *streamed) put(payload json.RawMessage, most int) bool {
 		return false
 	}
 	s.queue, s.size = append(s.queue, payload), s.size+len(payload)+itemCost
-	signal(s.more)
+	pause.Wake(s.more)
 	return true
 }
 
@@ -53,15 +54,8 @@ func (s *streamed) take() json.RawMessage {
 	first := s.queue[0]
 	s.queue[0] = nil
 	s.queue, s.size = s.queue[1:], s.size-len(first)-itemCost
-	signal(s.taken)
+	pause.Wake(s.taken)
 	return first
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // queueStream queues a payload for the task's goroutine. If MaxLine bytes wait there, it waits for

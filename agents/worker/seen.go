@@ -13,6 +13,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -150,10 +151,7 @@ func (s *lateSeen) look(ctx context.Context, laneCame bool) time.Duration {
 	}
 	if laneCame {
 		s.expected, s.pauses = true, pauses{}
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		pause.Wake(s.wake)
 	}
 	asking, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()

@@ -19,3 +19,12 @@ func For(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// Wake signals on c that there is something to do, unless a signal waits in it already. c is a
+// channel with a buffer of one.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

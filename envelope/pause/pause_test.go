@@ -26,3 +26,12 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+func TestWakeDoesNotBlock(t *testing.T) {
+	c := make(chan struct{}, 1)
+	pause.Wake(c)
+	pause.Wake(c)
+	if len(c) != 1 {
+		t.Errorf("%d signals", len(c))
+	}
+}

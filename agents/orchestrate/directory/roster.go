@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -60,10 +61,7 @@ func (d *Directory) knows(ctx context.Context) bool {
 	case age <= rosterFresh:
 		return true
 	case age <= rosterKept && running:
-		select {
-		case d.stale <- struct{}{}:
-		default:
-		}
+		pause.Wake(d.stale)
 		return true
 	}
 	d.survey(ctx, rosterFresh)

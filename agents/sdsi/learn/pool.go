@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -247,10 +248,7 @@ func (p *pool) load(store Pools) error {
 func (p *pool) publish() {
 	view := p.known.View()
 	if len(p.known.Ripe(p.learner.cfg.Now())) > 0 && p.learner.cfg.Sensitive.Ready() {
-		select {
-		case p.learner.kick <- struct{}{}:
-		default:
-		}
+		pause.Wake(p.learner.kick)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

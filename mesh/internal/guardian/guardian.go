@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
@@ -101,10 +102,7 @@ func (g *Guardian) Need() {
 	if g.known.Load() {
 		return
 	}
-	select {
-	case g.needed <- struct{}{}:
-	default:
-	}
+	pause.Wake(g.needed)
 }
 
 // tend finds guardians while this worker has runs, and others in the place of guardians

@@ -129,10 +129,7 @@ func (s *Share) Wrote(bytes int) {
 	if s.written.Add(int64(bytes)) < s.step.Load() {
 		return
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	pause.Wake(s.wake)
 }
 
 // Tend reads the figures from the store periodically until awake ends. It makes slow requests less

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
 
@@ -183,10 +184,7 @@ func (s *Slots[T]) give(slot *heldSlot) {
 
 // Signal lets Run look again at how many slots are needed. It does not block.
 func (s *Slots[T]) Signal() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	pause.Wake(s.changed)
 }
 
 // Wanted handles the announcement of a worker whose tasks wait for slots. The message is not

@@ -122,10 +122,7 @@ func (t *Tender) CheckAll(l *Lane) {
 // look is CheckAll for a lane that is known. t.mu is held.
 func (t *Tender) look(l *Lane) {
 	t.unseen[l] = struct{}{}
-	select {
-	case t.soon <- struct{}{}:
-	default:
-	}
+	pause.Wake(t.soon)
 }
 
 // take returns the lanes in unseen, and clears unseen.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Config says how workers are watched.
@@ -130,10 +132,7 @@ var offset = rand.N(time.Second)
 
 // rouse lets Run look at the workers again. w.mu is held.
 func (w *Watch) rouse() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	pause.Wake(w.wake)
 }
 
 // Remove watches a worker no more.

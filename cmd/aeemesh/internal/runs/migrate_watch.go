@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -233,18 +234,12 @@ func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.
 	defer wakers.Wait()
 	defer cancel()
 	wake := make(chan struct{}, 1)
-	again := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
 	wakers.Go(func() {
 		for range m.replies.Follow(ctx, m.id.Entity, m.taskID, jetstream.FollowOptions{}) {
-			again()
+			pause.Wake(wake)
 		}
 	})
-	wakers.Go(func() { _ = jetstream.WatchRun(ctx, m.runs.Store, m.id, func(state.Record) { again() }) })
+	wakers.Go(func() { _ = jetstream.WatchRun(ctx, m.runs.Store, m.id, func(state.Record) { pause.Wake(wake) }) })
 	for {
 		at, err := m.firstActivity(ctx, captured)
 		if !at.IsZero() || err != nil {
