@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -225,12 +223,7 @@ func (c Config) credsEnd() time.Time {
 	var claims struct {
 		Expires int64 `json:"exp"`
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return time.Time{}
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Expires == 0 {
+	if err := readJWT(token, &claims); err != nil || claims.Expires == 0 {
 		return time.Time{}
 	}
 	return time.Unix(claims.Expires, 0)

@@ -51,28 +51,30 @@ func (a *Agent) Alert(env *envelope.Envelope, problem *envelope.Error) {
 		return
 	}
 	a.Log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
-	a.publish(nil, TopicAlert, intents.AlertRaised, env.Corr, wire.MustJSON(struct {
-		Code       envelope.Code `json:"code"`
-		Message    string        `json:"message"`
-		ID         string        `json:"id"`
-		From       string        `json:"sender"`
-		Intent     string        `json:"intent"`
-		Instance   string        `json:"instance"`
-		Suppressed int           `json:"suppressed,omitempty"`
-	}{problem.Code, problem.Message, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), a.Instance, suppressed}), nil)
+	a.raise(env, alert{Code: problem.Code, Message: problem.Message, Suppressed: suppressed})
 }
 
 // AlertDead publishes an alert about a dead letter on bus.mesh.alert.
 func (a *Agent) AlertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
 	a.Log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
-	a.publish(nil, TopicAlert, intents.AlertRaised, env.Corr, wire.MustJSON(struct {
-		Code     envelope.Code `json:"code"`
-		Message  string        `json:"message"`
-		ID       string        `json:"id"`
-		From     string        `json:"sender"`
-		Intent   string        `json:"intent"`
-		Instance string        `json:"instance"`
-		Dead     bool          `json:"dead_letter"`
-		Attempts int           `json:"attempts"`
-	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), a.Instance, true, attempts}), nil)
+	a.raise(env, alert{Code: problem.Code, Message: cause, Dead: true, Attempts: &attempts})
+}
+
+// alert is the payload of an alert.
+type alert struct {
+	Code       envelope.Code `json:"code"`
+	Message    string        `json:"message"`
+	ID         string        `json:"id"`
+	From       string        `json:"sender"`
+	Intent     string        `json:"intent"`
+	Instance   string        `json:"instance"`
+	Suppressed int           `json:"suppressed,omitempty"`
+	Dead       bool          `json:"dead_letter,omitempty"`
+	Attempts   *int          `json:"attempts,omitempty"` // of a dead letter; it may be 0
+}
+
+// raise publishes an alert about an envelope.
+func (a *Agent) raise(env *envelope.Envelope, what alert) {
+	what.ID, what.From, what.Intent, what.Instance = clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), a.Instance
+	a.publish(nil, TopicAlert, intents.AlertRaised, env.Corr, wire.MustJSON(what), nil)
 }

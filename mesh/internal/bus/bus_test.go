@@ -143,7 +143,7 @@ func TestAlerts(t *testing.T) {
 		a, took := listening(t)
 		bad, replay, stale := envelope.New(envelope.TypeTask, "human.eve", "agent.a", "x.y.z", nil), envelope.Errorf(envelope.CodeReplay, "again"), envelope.Errorf(envelope.CodeSigRequired, "old")
 		a.Alert(bad, replay)
-		if m := members(t, took()); m["code"] != "E_REPLAY" || m["sender"] != "human.eve" || m["suppressed"] != nil {
+		if m := members(t, took()); m["code"] != "E_REPLAY" || m["sender"] != "human.eve" || m["suppressed"] != nil || m["dead_letter"] != nil || m["attempts"] != nil {
 			t.Errorf("%v", m)
 		}
 		for range 3 {
@@ -158,14 +158,14 @@ func TestAlerts(t *testing.T) {
 		if m := members(t, took()); m["suppressed"] != 3.0 {
 			t.Errorf("suppressed: %v", m["suppressed"])
 		}
-		for range 2 {
-			a.AlertDead(bad, replay, "failed twice", 2)
+		for attempts := range 2 { // a task that is refused has none
+			a.AlertDead(bad, replay, "failed", attempts)
 		}
 		dead := took()
 		if len(dead) != 2 {
 			t.Fatalf("%d alerts about two dead letters", len(dead))
 		}
-		if m := members(t, dead[:1]); m["dead_letter"] != true || m["attempts"] != 2.0 || m["message"] != "failed twice" {
+		if m := members(t, dead[:1]); m["dead_letter"] != true || m["attempts"] != 0.0 || m["message"] != "failed" {
 			t.Errorf("%v", m)
 		}
 	})
