@@ -77,18 +77,14 @@ func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 func (b *kvBucket) current(ctx context.Context, key string) (kvEntry, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
-	ask := func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, b.js.Conn(), m) }
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		e, err := b.last(ctx, key)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return e, err
 		}
-		last, asked := api.LastSequence(ctx, b.stream(), api.KeyPrefix(b.js)+b.subject(key), b.subject(key), ask)
-		if api.UsedUp(asked) {
-			last, asked = api.LeaderLast(ctx, b.js, b.stream(), b.subject(key))
-		}
+		last, asked := api.LastOfLeader(ctx, b.js, b.stream(), api.KeyPrefix(b.js)+b.subject(key), b.subject(key))
 		switch {
-		case asked == nil && last <= e.revision, errors.Is(asked, ErrDenied):
+		case asked == nil && last <= e.revision, errors.Is(asked, ErrDenied), api.UsedUp(asked):
 			return e, err
 		case asked != nil:
 			return kvEntry{}, asked

@@ -104,7 +104,7 @@ func (d *Dead) permitted(ctx context.Context, entity string, seq uint64, data []
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		newest, msg, err := api.LastAndPublished(ctx, d.js, d.name(), subj)
 		if err == nil || errors.Is(err, natsjs.ErrMsgNotFound) {
-			last, err = api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
+			last, err = api.LastOfLeader(ctx, d.js, d.name(), subj, subj)
 			if errors.Is(err, ErrDenied) || err == nil && last <= newest {
 				return permits(msg, seq, data), newest, nil
 			}

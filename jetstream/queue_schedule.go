@@ -105,13 +105,12 @@ const scheduleTries = 8
 func (q *Queue) lastScheduled(ctx context.Context, subj string) (Message, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
-	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, q.js.Conn(), msg) }
 	for {
 		msg, err := api.Newest(ctx, q.js, q.waiting(), subj)
 		if !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return msg, err
 		}
-		switch last, err := api.LastSequence(ctx, q.waiting(), subj, subj, ask); {
+		switch last, err := api.LastOfLeader(ctx, q.js, q.waiting(), subj, subj); {
 		case err != nil:
 			return Message{}, err
 		case last == 0:

@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -64,6 +65,54 @@ func TestRunsAreReadAndSweptInAFullAccount(t *testing.T) {
 		}
 		if names := objectNames(t, js); len(names) != 1 {
 			t.Errorf("%d: left are %q", code, names)
+		}
+	}
+}
+
+// Whether a dead letter may be retried is found out in a full account, too, unless a replica that lags
+// behind might have answered. What an agent has learned is read by all.
+func TestPermitsAndPoolsAreReadInAFullAccount(t *testing.T) {
+	t.Parallel()
+	ctx, srv := testContext(t), natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "admin", Password: "a"},
+		{Name: "worker", Password: "w", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.STREAM.MSG.GET.>"}}}},
+	}})
+	js := connect(t, srv, nats.UserInfo("admin", "a"))
+	workers := connect(t, srv, nats.UserInfo("worker", "w"))
+	apply(t, js, jetstream.Options{})
+	d, worker := jetstream.NewDead(js, subject.Map{}), jetstream.NewDead(workers, subject.Map{})
+	seq := bury(t, d, jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")})
+	if _, err := d.Retry(ctx, seq); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.NewPools(js, subject.Map{}).Swap(ctx, "agent.x", "travel", []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, subjects := range map[string]string{"AEE_DEAD": "aee.dead.>", "KV_aee_sdsi": "$KV.aee_sdsi.>"} {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.Subjects = []string{"elsewhere." + name} // the answers below are those of the leader
+		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Conn().Subscribe(subjects, func(m *nats.Msg) {
+			_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":0,"error":{"code":503,"err_code":10002,"description":"resource limits exceeded for account"}}`, name))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if yes, err := d.Retrying(ctx, "agent.x", fmt.Sprint(seq), []byte("{}")); err != nil || !yes {
+		t.Errorf("an operator: %t, %v", yes, err)
+	}
+	if yes, err := worker.Retrying(ctx, "agent.x", fmt.Sprint(seq), []byte("{}")); !errors.Is(err, jetstream.ErrAccountFull) || yes {
+		t.Errorf("a worker that may not ask: %t, %v", yes, err)
+	}
+	for who, js := range map[string]natsjs.JetStream{"an operator": js, "a worker": workers} {
+		if pool, _, err := jetstream.NewPools(js, subject.Map{}).Get(ctx, "agent.x", "travel"); err != nil || string(pool) != "{}" {
+			t.Errorf("%s reads the pool %s, %v", who, pool, err)
 		}
 	}
 }

@@ -47,6 +47,18 @@ func LastSequence(ctx context.Context, stream, subject, pattern string, ask func
 	}
 }
 
+// LastOfLeader is [LastSequence], or [LeaderLast] while the account has no storage left, for users who
+// may send both. An error of [UsedUp] means that this user may not send the second.
+func LastOfLeader(ctx context.Context, js natsjs.JetStream, stream, subject, pattern string) (uint64, error) {
+	last, err := LastSequence(ctx, stream, subject, pattern, func(m *nats.Msg) (*nats.Msg, error) { return Exchange(ctx, js.Conn(), m) })
+	if UsedUp(err) {
+		if read, failed := LeaderLast(ctx, js, stream, pattern); !errors.Is(failed, ErrDenied) {
+			return read, failed
+		}
+	}
+	return last, err
+}
+
 // UsedUp reports whether [LastSequence] failed because the account, or the server, has no storage
 // left: then the leader of a replicated stream refuses a message before it looks at the sequence
 // that the message expects.

@@ -159,14 +159,10 @@ func (s *Store) readChunks(ctx context.Context, o state.Object, from int, size i
 // exists asks the stream's leader whether there is a chunk. It returns false for a user who may
 // not ask: who may neither write the chunk nor read all of the stream.
 func (s *Store) exists(ctx context.Context, subj string) (bool, error) {
-	last, err := api.LastSequence(ctx, s.Stream(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), m) })
-	if denied := errors.Is(err, api.ErrDenied); denied || api.UsedUp(err) {
-		asked := err
-		switch last, err = api.LeaderLast(ctx, s.js, s.Stream(), subj); {
-		case errors.Is(err, api.ErrDenied) && denied:
+	last, err := api.LastOfLeader(ctx, s.js, s.Stream(), subj, subj)
+	if errors.Is(err, api.ErrDenied) {
+		if last, err = api.LeaderLast(ctx, s.js, s.Stream(), subj); errors.Is(err, api.ErrDenied) {
 			return false, nil
-		case errors.Is(err, api.ErrDenied):
-			err = asked
 		}
 	}
 	return last > 0, err
