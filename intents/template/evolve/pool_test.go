@@ -700,6 +700,72 @@ func TestAKeyForAllTakesThePlaceOfAnOwnKey(t *testing.T) {
 	}
 }
 
+// A rejected key keeps its place, because it is not proposed again for a while. A key that gets no place
+// takes none.
+func TestNoPlaceIsTakenInVain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rejected int // of the pool's keys, those with the least use
+		keys     int // of the template
+		placed   bool
+		ended    string
+	}{
+		"some are rejected":     {2, 2, true, "key_2"},
+		"all are rejected":      {maxLives, 2, false, ""},
+		"the template is large": {0, template.MaxKeys, false, ""},
+	} {
+		p := newPool(t, Config{Personal: true})
+		fill(p, maxLives, Stable)
+		for _, l := range p.doc.Lives[:c.rejected] {
+			p.move(l, Rejected, KindRejected, "", start)
+		}
+		many(p, 6, wish(1, "a window seat"), start)
+		now := start.Add(6 * time.Minute)
+		cluster := p.Ripe(now)[0]
+		k, err := Rules(cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tpl := base(t)
+		for i := len(tpl.Keys); i < c.keys; i++ {
+			tpl.Keys = append(tpl.Keys, template.Key{Name: fmt.Sprint("base_", i), Type: template.String})
+		}
+		var left, ended []string
+		err = p.Propose(cluster, k, tpl, "", now)
+		for _, l := range p.doc.Lives {
+			left = append(left, l.Key.Name)
+		}
+		for i := range maxLives {
+			if key := fmt.Sprint("key_", i); !slices.Contains(left, key) {
+				ended = append(ended, key)
+			}
+		}
+		if (err == nil) != c.placed || err != nil && !errors.Is(err, ErrNoKey) || strings.Join(ended, " ") != c.ended {
+			t.Errorf("%s: %v, ended %q; want %q", name, err, ended, c.ended)
+		}
+	}
+}
+
+// A client with as many own keys as it may have removes no retired key.
+func TestAClientWithAllItsKeysEndsNone(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{Personal: true, MaxPersonal: 1})
+	fill(p, maxLives/2, Retired)
+	for i := range 10 {
+		p.says("agent.frequent", wish(1, "extra legroom"), start.Add(time.Duration(i)*time.Minute))
+	}
+	now := start.Add(10 * time.Minute)
+	c := p.Ripe(now)[0]
+	k, err := Rules(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.doc.Lives[0].Owner, p.doc.Lives[0].State = c.Owner, Stable
+	if err := p.Propose(c, k, base(t), "", now); !errors.Is(err, ErrNoKey) || len(p.doc.Lives) != maxLives/2 {
+		t.Errorf("%d keys, want %d; %v", len(p.doc.Lives), maxLives/2, err)
+	}
+}
+
 // A client's own keys on trial count together with those for all.
 func TestTrialsOfOneClientAreBounded(t *testing.T) {
 	t.Parallel()

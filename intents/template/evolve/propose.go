@@ -63,14 +63,24 @@ func (p *Pool) Refit(base *template.Template, now time.Time) bool {
 	return p.doc.Next != before
 }
 
-// admit returns an error if there is no room for a further key. It removes a key to make room: a
-// retired one, or, for a key for all clients, the own key of a client with the least use.
+// admit returns an error if there is no room for a further key. It removes a key to make room, if the
+// new one then has a place: a retired one, or, for a key for all clients, the own key of a client with
+// the least use.
 func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
-	owned := 0
+	owned, own := 0, 0
 	for _, x := range p.doc.Lives {
 		if x.Owner != "" {
 			owned++
+			if x.Owner == l.Owner && x.State != Rejected && x.State != Retired && !p.covered(x) {
+				own++
+			}
 		}
+	}
+	switch {
+	case l.Owner != "" && own >= p.cfg.MaxPersonal:
+		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
+	case len(base.Keys)+p.cfg.MaxKeys > template.MaxKeys:
+		return fmt.Errorf("%w: the template has %d keys, at most %d are possible", ErrNoKey, len(base.Keys), template.MaxKeys)
 	}
 	crowded := l.Owner != "" && owned >= maxLives/2
 	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool {
@@ -79,14 +89,14 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 		crowded = false
 		p.end(p.doc.Lives[at], "", "", now)
 	} else if l.Owner == "" && len(p.doc.Lives) >= maxLives && owned > maxLives/4 {
-		p.end(p.leastUsed(), KindEnded, "a key for all clients needs its place", now)
+		if least := p.leastUsed(); least != nil {
+			p.end(least, KindEnded, "a key for all clients needs its place", now)
+		}
 	}
-	all, own := 0, 0
+	all := 0
 	for _, x := range p.doc.Lives {
 		if x.Owner == "" {
 			all++
-		} else if x.Owner == l.Owner && x.State != Rejected && x.State != Retired && !p.covered(x) {
-			own++
 		}
 	}
 	switch {
@@ -96,15 +106,12 @@ func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 		return fmt.Errorf("%w: the pool has %d keys of all clients, in all states", ErrNoKey, all)
 	case crowded: // half the places; a key for all clients may take some of them, above
 		return fmt.Errorf("%w: the clients have %d keys of their own, in all states", ErrNoKey, owned)
-	case l.Owner != "" && own >= p.cfg.MaxPersonal:
-		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
-	case len(base.Keys)+p.cfg.MaxKeys > template.MaxKeys:
-		return fmt.Errorf("%w: the template has %d keys, at most %d are possible", ErrNoKey, len(base.Keys), template.MaxKeys)
 	}
 	return nil
 }
 
-// leastUsed returns the own key of a client that the fewest payloads have had. There must be one.
+// leastUsed returns the own key of a client that the fewest payloads have had; nil if there is none.
+// It passes over rejected keys: they are not to be proposed again for a while.
 func (p *Pool) leastUsed() (least *life) {
 	fewest := 0
 	for _, x := range p.doc.Lives {
@@ -112,7 +119,7 @@ func (p *Pool) leastUsed() (least *life) {
 		for _, d := range x.Days {
 			n += d.Present
 		}
-		if x.Owner != "" && (least == nil || n < fewest) {
+		if x.Owner != "" && x.State != Rejected && (least == nil || n < fewest) {
 			least, fewest = x, n
 		}
 	}
