@@ -19,7 +19,7 @@ type durableLane interface {
 	// openQueue opens the lane's consumers, unless ctx ends.
 	openQueue(ctx context.Context)
 	// join starts the lane, now or when its streams exist.
-	join()
+	join(ctx context.Context)
 	// stopDrawing stops drawing tasks. From now on a run is released at the end of its step.
 	stopDrawing()
 	// close waits for the outcomes that are being stored, and stops the lane.

@@ -241,7 +241,7 @@ func (h *host) start(ctx context.Context) (err error) {
 	}
 	h.taskSubs, h.controlSubs = subs[:2], subs[2:]
 	if h.durable != nil {
-		h.durable.join()
+		h.durable.join(ctx)
 	}
 	return nil
 }

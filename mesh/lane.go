@@ -108,9 +108,10 @@ func (l *lane) openQueue(ctx context.Context) {
 // join starts the lane, now or when its streams exist. A worker may start before that: JetStream
 // is down, the streams were not created, or the worker's NATS user has no permission to see them.
 // Until [Durable].Ready is closed it serves live tasks like one without a durable lane.
-func (l *lane) join() {
+// ctx ends when the agent is to stop.
+func (l *lane) join(ctx context.Context) {
 	if l.cfg.Available() {
-		l.start()
+		l.start(ctx)
 		return
 	}
 	over, done := make(chan struct{}), make(chan struct{})
@@ -119,18 +120,18 @@ func (l *lane) join() {
 		defer close(done)
 		select {
 		case <-l.cfg.Ready:
-			l.openQueue(l.ctx)
-			l.start()
+			l.openQueue(ctx)
+			l.start(ctx)
 		case <-over:
 		}
 	}()
 }
 
-// start starts drawing tasks.
-func (l *lane) start() {
+// start starts drawing tasks. It waits for the server's clock, until serving ends at most.
+func (l *lane) start(serving context.Context) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.drawing = cancel
-	l.clock.begin(l.ctx, l.cfg.Clock)
+	l.clock.begin(serving, l.cfg.Clock)
 	var err error
 	if l.unwatch, err = l.tel.Watch(l.host.Entity, l.queue.Health, l.clock.now); err != nil {
 		l.host.log.Warn("metrics of the durable lane", "err", err)

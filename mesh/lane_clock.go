@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +13,8 @@ import (
 // share it.
 type serverClock struct {
 	last     atomic.Pointer[reading]
-	first    sync.Mutex // over the first reading
-	patience time.Time  // until when lanes wait for it
+	first    chan struct{} // has an element while a lane begins
+	patience time.Time     // until when lanes wait for the first reading
 }
 
 type reading struct {
@@ -41,17 +40,23 @@ func (c *serverClock) tend(ctx context.Context, source clockSource) {
 
 // begin reads the server's clock, unless it was read in the last 20 seconds. Where it was never
 // read, the first lanes of a node try again for three seconds: the deadline of a task that is
-// drawn without it is by this machine's clock.
+// drawn without it is by this machine's clock. Later lanes do not wait for it.
 func (c *serverClock) begin(ctx context.Context, source clockSource) {
-	c.first.Lock()
-	defer c.first.Unlock()
+	select {
+	case c.first <- struct{}{}:
+		defer func() { <-c.first }()
+	case <-ctx.Done():
+		return
+	}
 	if c.patience.IsZero() {
 		c.patience = time.Now().Add(3 * time.Second)
 	}
-	c.readOlder(ctx, source, 20*time.Second)
+	if c.last.Load() != nil {
+		c.readOlder(ctx, source, 20*time.Second)
+	}
 	waiting, cancel := context.WithDeadline(ctx, c.patience)
 	defer cancel()
-	for c.last.Load() == nil && pause.For(waiting, 250*time.Millisecond) {
+	for wait := time.Duration(0); c.last.Load() == nil && pause.For(waiting, wait); wait = 250 * time.Millisecond {
 		c.read(waiting, source)
 	}
 }

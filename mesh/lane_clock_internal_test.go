@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,42 @@ func TestTheServersClockIsAskedUntilItIsRead(t *testing.T) {
 		await("the reading is fresh", 9*time.Second, 4, time.Hour)
 		await("it is old", time.Second, 5, time.Hour)
 	})
+}
+
+// mute is a clock that does not answer.
+type mute struct{}
+
+func (mute) Offset(ctx context.Context) (offset, bound time.Duration, err error) {
+	<-ctx.Done()
+	return 0, 0, ctx.Err()
+}
+
+// The lanes of a node wait for the server's clock together, not one after another, and no longer than
+// the node serves.
+func TestAServersClockThatIsAwayDelaysLanesOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ ends, want time.Duration }{
+		"it serves":     {time.Hour, 3 * time.Second},
+		"it is stopped": {time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.ends)
+				defer cancel()
+				c, began := serverClock{first: make(chan struct{}, 1)}, time.Now()
+				var lanes sync.WaitGroup
+				for range 10 {
+					lanes.Go(func() { c.begin(ctx, mute{}) })
+				}
+				lanes.Wait()
+				c.begin(ctx, mute{})
+				if took := time.Since(began); took != test.want {
+					t.Errorf("the lanes waited for %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
 }
 
 // The monotonic clock stands still while the machine is suspended, so a reading from before lags by

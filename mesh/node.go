@@ -132,7 +132,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.trees = bounds.NewKeeper(cfg.Tree, n.counters, n.log)
 	n.prober = probe.Of(conn)
 	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
-	n.starting = make(chan struct{}, startAtOnce)
+	n.starting, n.clock.first = make(chan struct{}, startAtOnce), make(chan struct{}, 1)
 	n.services.node = n
 	n.beats = beats.New(cfg.Heartbeat, func(h *host) { h.events.announce(intents.AgentHeartbeat) })
 	n.control, n.plainText = listen.NewShared(conn), listen.NewShared(conn)
