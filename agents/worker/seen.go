@@ -108,7 +108,7 @@ type lateSeen struct {
 	log     *slog.Logger
 	known   atomic.Pointer[seenState] // nil: the mesh has no replay window
 	wake    chan struct{}             // the next look is due
-	since   atomic.Int64              // the Unix time of KeepsSince; 0: none yet
+	since   atomic.Pointer[time.Time] // of KeepsSince; nil: none yet
 
 	mu       sync.Mutex // held by a look
 	settled  bool       // the bucket need not be looked for any more
@@ -135,8 +135,8 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 // this one did not record all its claims, not before a minute after it has found the bucket. It is zero
 // until then.
 func (s *lateSeen) KeepsSince() time.Time {
-	if since := s.since.Load(); since != 0 {
-		return time.Unix(since, 0)
+	if since := s.since.Load(); since != nil {
+		return *since
 	}
 	return time.Time{}
 }
@@ -177,7 +177,8 @@ func (s *lateSeen) learn(ctx context.Context, bound, age time.Duration, err erro
 		if s.told {
 			age = 0 // this worker may have moved a task without a record just now
 		}
-		s.since.Store(recordedSince(age).Unix())
+		since := recordedSince(age)
+		s.since.Store(&since)
 		s.known.Store(new(seenState))
 		level := slog.LevelInfo
 		if before != nil { // it was a warning that this was not known

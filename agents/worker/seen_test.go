@@ -96,6 +96,9 @@ func recordedSoon(t *testing.T, cfg mesh.Config) {
 	if d := time.Until(window.KeepsSince()); d < 10*time.Second || d > time.Minute {
 		t.Errorf("claims are taken for recorded from in %v on", d)
 	}
+	if since := window.KeepsSince(); since == since.Round(0) {
+		t.Errorf("from %v on by the wall clock, which may be set", since)
+	}
 }
 
 // A worker that starts after the bucket was made knows as well as an earlier one that a task may have been
