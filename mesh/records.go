@@ -32,9 +32,9 @@ type records struct {
 	codec  state.Codec
 	wrote  func(bytes int) // called for each write
 
-	failing       atomic.Pointer[failure] // the last failure of the store
-	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
-	loggedAt      atomic.Int64            // when failing was logged
+	failing       atomic.Pointer[failure]   // the last failure of the store
+	unreadableRun atomic.Pointer[failure]   // the last run that this worker could not read
+	loggedAt      atomic.Pointer[time.Time] // when failing was logged
 }
 
 // newRecords returns the records of an agent's lane; its lane sets queue and wrote.
@@ -52,7 +52,7 @@ func (s *records) failed(err error) {
 	}
 	now := time.Now()
 	s.failing.Store(&failure{now, err})
-	if last := s.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && s.loggedAt.CompareAndSwap(last, now.UnixNano()) {
+	if last := s.loggedAt.Load(); (last == nil || now.Sub(*last) > time.Second) && s.loggedAt.CompareAndSwap(last, &now) {
 		s.log.Warn("runs cannot be stored for now", "err", err)
 	}
 }
