@@ -37,21 +37,29 @@ func NewRefutations(js natsjs.JetStream, m subject.Map) *Refutations {
 }
 
 // AddRefutation appends a refutation, a JSON value, to a list of them, and keeps the newest
-// [MaxRefutations]. If it names its sender in "by", it replaces an earlier one of that sender. The
-// list is changed.
+// [MaxRefutations]. If it names its sender in "by", it replaces an earlier one of that sender, but one
+// that was not "verified" none that was. The list is changed.
 func AddRefutation(list []json.RawMessage, refutation []byte) []json.RawMessage {
-	if by := refuter(refutation); by != "" {
-		list = slices.DeleteFunc(list, func(r json.RawMessage) bool { return refuter(r) == by })
+	if one := refuterOf(refutation); one.By != "" {
+		list = slices.DeleteFunc(list, func(r json.RawMessage) bool {
+			old := refuterOf(r)
+			return old.By == one.By && (one.Verified || !old.Verified)
+		})
 	}
 	list = append(list, refutation)
 	return list[max(0, len(list)-MaxRefutations):]
 }
 
-// refuter returns the sender of a refutation; "" if it names none.
-func refuter(refutation []byte) string {
-	var r struct{ By string }
+// A refuter is the sender of a refutation, and whether its signature was verified.
+type refuter struct {
+	By       string
+	Verified bool // earlier releases did not write it, and ignore it
+}
+
+// refuterOf returns the sender of a refutation; "" if it names none.
+func refuterOf(refutation []byte) (r refuter) {
 	_ = json.Unmarshal(refutation, &r) // a value of another form names none
-	return r.By
+	return r
 }
 
 // Add adds a refutation to those that the entity received for an envelope id, as [AddRefutation]

@@ -64,14 +64,14 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 	if want := fmt.Sprintf(`{"n":%d}`, MaxRefutations-1); err != nil || len(list) != MaxRefutations || string(list[len(list)-1]) != want {
 		t.Errorf("List has %d refutations, %v; want the newest %d", len(list), err, MaxRefutations)
 	}
-	for _, one := range []string{`{"by":"agent.0","reason":"a"}`, `{"by":"agent.1","reason":"b"}`, `{"by":"agent.0","reason":"c"}`} {
+	for _, one := range []string{`{"by":"agent.0","reason":"a"}`, `{"by":"agent.1","reason":"b","verified":true}`, `{"by":"agent.0","reason":"c"}`, `{"by":"agent.1","reason":"d"}`} {
 		if err := r.Add(ctx, "agent.x", "again", []byte(one)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list, err = r.List(ctx, "agent.x", "again")
-	if got := fmt.Sprintf("%s", list); err != nil || got != `[{"by":"agent.1","reason":"b"} {"by":"agent.0","reason":"c"}]` {
-		t.Errorf("List has %s, %v; want the newest of each sender", got, err)
+	if got := fmt.Sprintf("%s", list); err != nil || got != `[{"by":"agent.1","reason":"b","verified":true} {"by":"agent.0","reason":"c"} {"by":"agent.1","reason":"d"}]` {
+		t.Errorf("List has %s, %v; want the newest of each sender, and the one that was verified", got, err)
 	}
 	if err := r.Add(ctx, "agent.x", "01JFB2R1", make([]byte, maxRefutationSize+1)); err == nil {
 		t.Error("a huge refutation was taken")

@@ -99,8 +99,8 @@ func (c *Contexts) find(ctx context.Context, id string) (*envelope.Envelope, err
 
 // AnswerRefute answers aee.context.refute: it records that the task's sender rejects a
 // context. Later fetches of the context return that refutation, which replaces an earlier one of the
-// same sender. What this agent does not find cannot be fetched either: its refutation is not
-// acknowledged, and not stored.
+// same sender; one without a verified signature does not replace one with it. What this agent does not
+// find cannot be fetched either: its refutation is not acknowledged, and not stored.
 func (c *Contexts) AnswerRefute(ctx context.Context, task Task) (intents.RefuteResult, error) {
 	var none intents.RefuteResult
 	var what intents.RefuteTask
@@ -113,7 +113,10 @@ func (c *Contexts) AnswerRefute(ctx context.Context, task Task) (intents.RefuteR
 	if found, err := c.find(ctx, what.ID); err != nil || found == nil || found.ID == task.ID {
 		return none, err
 	}
-	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, journal.MaxReason), TS: envelope.Now()})
+	record := wire.MustJSON(struct { // see jetstream.AddRefutation
+		intents.Refutation
+		Verified bool `json:"verified,omitempty"`
+	}{intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, journal.MaxReason), TS: envelope.Now()}, task.Verified})
 	c.cfg.Refuted.Add(what.ID, record)
 	if c.cfg.Shared != nil {
 		if err := c.cfg.Shared.Add(ctx, c.cfg.Entity, what.ID, record); err != nil {

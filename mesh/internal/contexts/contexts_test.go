@@ -365,6 +365,36 @@ func TestOnlyKnownContextsAreRefuted(t *testing.T) {
 	}
 }
 
+// An unsigned from proves nothing: such a refutation stands beside that of the named sender, and does not
+// take its place.
+func TestAnUnverifiedRefutationReplacesNoVerifiedOne(t *testing.T) {
+	t.Parallel()
+	c, e := known(t, nil)
+	for _, one := range []struct {
+		reason   string
+		verified bool
+		want     string
+	}{
+		{"forged before", false, "forged before"},
+		{"first", true, "first"},
+		{"forged", false, "first, forged"},
+		{"forged again", false, "first, forged again"},
+		{"second", true, "second"},
+	} {
+		refute := envelope.New(envelope.TypeTask, "agent.y", "agent.x", intents.ContextRefute, wire.MustJSON(intents.RefuteTask{ID: e.ID, Reason: one.reason}))
+		if answer, err := c.AnswerRefute(t.Context(), Task{Envelope: refute, Verified: one.verified}); err != nil || !answer.Acknowledged {
+			t.Fatalf("%+v, %v", answer, err)
+		}
+		var kept []string
+		for _, r := range c.refutations(t.Context(), e.ID) {
+			kept = append(kept, r.Reason)
+		}
+		if got := strings.Join(kept, ", "); got != one.want {
+			t.Errorf("after %q, kept %q, want %q", one.reason, got, one.want)
+		}
+	}
+}
+
 // A sender that refutes a context again says it in other words: its earlier refutation, and no other
 // sender's, makes room.
 func TestARefutationReplacesTheSendersEarlierOne(t *testing.T) {
