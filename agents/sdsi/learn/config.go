@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/aeemesh/aeemesh/agents/embedding"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -161,7 +163,7 @@ func New(cfg Config) (*Learner, error) {
 	if cfg.Entity == "" || len(cfg.Templates) == 0 {
 		return nil, errors.New("learn: a learner has an entity and templates")
 	}
-	l := &Learner{cfg: cfg, local: local, pools: map[poolID]*pool{}, judging: make(chan judging, 64), texts: make(chan struct{}, maxEmbedding), kick: make(chan struct{}, 1)}
+	l := &Learner{cfg: cfg, local: local, pools: map[poolID]*pool{}, judging: make(chan judging, 64), texts: make(chan struct{}, maxEmbedding), kick: make(chan struct{}, 1), unread: rate.Sometimes{Interval: time.Minute}}
 	for _, t := range cfg.Templates {
 		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
 			id := poolID{t.Scenario, cohort}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -24,8 +26,9 @@ type Learner struct {
 	store   atomic.Pointer[Pools]
 	pools   map[poolID]*pool
 	judging chan judging
-	texts   chan struct{} // has one element for each observation that is being embedded
-	kick    chan struct{} // signals a ripe cluster
+	texts   chan struct{}  // has one element for each observation that is being embedded
+	kick    chan struct{}  // signals a ripe cluster
+	unread  rate.Sometimes // logs that texts are not learned from
 }
 
 // A poolID names a pool of an agent.
@@ -135,7 +138,7 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 	select {
 	case l.texts <- struct{}{}:
 	default:
-		p.log().Warn("texts of other are not learned from", "err", "the embedder is too slow")
+		l.unread.Do(func() { p.log().Warn("texts of other are not learned from", "err", "the embedder is too slow") })
 		o.Fragments = nil // the payload is still counted
 		p.submit(c)
 		return p.patient(c.done)
@@ -144,7 +147,7 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := l.embed(ctx, o.Fragments); err != nil {
-			p.log().Warn("texts of other are not learned from", "err", err)
+			l.unread.Do(func() { p.log().Warn("texts of other are not learned from", "err", err) })
 			o.Fragments = nil // the payload is still counted
 		}
 		<-l.texts

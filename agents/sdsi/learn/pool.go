@@ -22,7 +22,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	queue   []change
-	size    int // bytes of the queue
+	size    int // bytes of the queue, and of the changes that are being stored
 	writing bool
 	closed  bool
 	timer   *time.Timer
@@ -57,7 +57,7 @@ type change struct {
 
 const (
 	maxQueue  = 4096             // most changes in the queue
-	maxBytes  = 64 << 20         // its bytes at which it is full: a vector has up to 16 KiB
+	maxBytes  = 64 << 20         // the size at which it is full: a vector has up to 16 KiB
 	plainWait = time.Second      // how long plain changes wait for further ones
 	fresh     = 5 * time.Second  // how old a view may become before it is read again
 	ioTimeout = 5 * time.Second  // of one request to the store
@@ -108,10 +108,12 @@ func (p *pool) start() {
 
 // write stores the queued changes until the queue is empty.
 func (p *pool) write() {
+	size := 0 // of the batch
 	for {
 		p.mu.Lock()
 		batch := p.queue
-		p.queue, p.size = nil, 0
+		p.queue, p.size = nil, p.size-size // the last one has ended
+		size = p.size
 		if len(batch) == 0 {
 			p.writing = false
 			p.mu.Unlock()
@@ -126,7 +128,7 @@ func (p *pool) write() {
 			p.log().Warn("the pool cannot be read or stored for now", "payloads", payloads(batch), "err", err)
 			time.Sleep(retryWait)
 			p.mu.Lock()
-			over := p.closed || p.full()
+			over := p.closed || len(p.queue) >= maxQueue
 			p.mu.Unlock()
 			if over {
 				if n := payloads(batch); n > 0 {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // memory is a store without a server. bad is the id of a pool that can be neither read nor
@@ -126,9 +129,9 @@ func (h *held) Embed(_ context.Context, texts []string) ([][]float32, error) {
 
 var large = append(make([]float32, 4095), 1)
 
-func heldLearner(t *testing.T, m *memory, h *held) *learn.Learner {
+func heldLearner(t *testing.T, m *memory, h *held, log *natstest.Buffer) *learn.Learner {
 	t.Helper()
-	l, err := learn.New(learn.Config{Entity: ferries, Templates: []*template.Template{ferry(t)}, Pools: m, Embedder: h})
+	l, err := learn.New(learn.Config{Entity: ferries, Templates: []*template.Template{ferry(t)}, Pools: m, Embedder: h, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +144,8 @@ func TestASlowEmbedderHasFewRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{goOn: make(chan struct{})}
-		l := heldLearner(t, &memory{}, h)
+		log := &natstest.Buffer{}
+		l := heldLearner(t, &memory{}, h, log)
 		var done []<-chan struct{}
 		for i := range 300 {
 			done = append(done, says(l, fmt.Sprint("task", i), client(i), "a window seat please"))
@@ -149,6 +153,14 @@ func TestASlowEmbedderHasFewRequests(t *testing.T) {
 		synctest.Wait()
 		if n := h.calls.Load(); n != 256 {
 			t.Errorf("%d requests at once, want 256", n)
+		}
+		if n := strings.Count(log.String(), "too slow"); n != 1 {
+			t.Errorf("logged %d times in the same minute", n)
+		}
+		time.Sleep(time.Minute)
+		done = append(done, says(l, "a minute later", client(1), "a window seat please"))
+		if n := strings.Count(log.String(), "too slow"); n != 2 {
+			t.Errorf("logged %d times in two minutes", n)
 		}
 		close(h.goOn)
 		for _, d := range done {
@@ -162,34 +174,51 @@ func TestASlowEmbedderHasFewRequests(t *testing.T) {
 	})
 }
 
-// Changes that wait for the store are bounded in bytes: vectors are large.
+// Changes that wait for the store are bounded in bytes, because vectors are large: those that are being
+// stored and those that wait for that, together.
 func TestChangesThatWaitAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{goOn: make(chan struct{})}
 		close(h.goOn)
 		m := &memory{bad: "ferry_booking"}
-		l := heldLearner(t, m, h)
-		defer func() {
-			m.mu.Lock()
-			m.bad = ""
-			m.mu.Unlock()
-			time.Sleep(time.Minute) // all is stored, and nothing waits any more
-		}()
+		log := &natstest.Buffer{}
+		l := heldLearner(t, m, h, log)
 		texts := slices.Repeat([]string{"a window seat please"}, evolve.MaxFragments)
 		const each = evolve.MaxFragments * 4 * 4096
-		dropped := 0
-		for i := range 64<<20/each + 50 {
-			done := says(l, fmt.Sprint("task", i), client(i), texts...)
-			synctest.Wait()
-			select {
-			case <-done:
-				dropped++
-			default:
+		payload := 0
+		dropped := func(payloads int) (dropped int) {
+			for range payloads {
+				done := says(l, fmt.Sprint("task", payload), client(payload), texts...)
+				payload++
+				synctest.Wait()
+				select {
+				case <-done:
+					dropped++
+				default:
+				}
 			}
+			return dropped
 		}
-		if dropped < 40 || dropped > 50 {
-			t.Errorf("%d of 50 that are too much were dropped", dropped)
+		if n := dropped(64<<20/each + 50); n < 40 || n > 50 {
+			t.Errorf("%d of 50 that are too much were dropped", n)
+		}
+		time.Sleep(10 * time.Second) // the store is asked again, and does not answer
+		if n := dropped(50); n != 50 {
+			t.Errorf("%d of 50 more were dropped", n)
+		}
+		m.mu.Lock()
+		m.bad = ""
+		m.mu.Unlock()
+		time.Sleep(time.Minute) // all is stored, and nothing waits any more
+		m.mu.Lock()
+		stored := m.revision["ferry_booking"]
+		m.mu.Unlock()
+		<-says(l, "later", client(1), texts...)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.revision["ferry_booking"] <= stored || strings.Contains(log.String(), "is lost") {
+			t.Errorf("revision %d after %d; the log is %s", m.revision["ferry_booking"], stored, log)
 		}
 	})
 }
