@@ -84,11 +84,15 @@ type remote struct {
 }
 
 func newRemote(t *testing.T, event bool) *remote {
+	return newRemoteOn(t, event, func(nc *nats.Conn) (natsjs.JetStream, error) { return jetstream.New(nc, "") })
+}
+
+func newRemoteOn(t *testing.T, event bool, open func(*nats.Conn) (natsjs.JetStream, error)) *remote {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	w := &remote{t: t, lane: newLaneOn(t, srv), cable: &cable{swallowed: make(chan struct{}, 100), cut: make(chan struct{})}}
 	close(w.cut)
 	w.nc = natstest.Conn(t, srv, nats.SetCustomDialer(w.cable), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
-	js, err := jetstream.New(w.nc, "")
+	js, err := open(w.nc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,13 +228,13 @@ func TestWhatWasOvertakenIsSentAnew(t *testing.T) {
 }
 
 // The acknowledgement of a lost envelope never comes. nats.go must not wait for it for ever: it
-// publishes no further one without a delay when 4,000 are due.
+// publishes no further one without a delay when 4,000 are due. How long it waits is set by
+// jetstream.New, see TestNewBoundsTheWaitForAcknowledgements.
 func TestALostEnvelopeIsNotRemembered(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for a request to time out")
-	}
-	w := newRemote(t, false)
+	w := newRemoteOn(t, false, func(nc *nats.Conn) (natsjs.JetStream, error) {
+		return natsjs.New(nc, natsjs.WithPublishAsyncTimeout(200*time.Millisecond))
+	})
 	w.lose("one ")
 	w.swallows(false)
 	natstest.Eventually(t, "the envelope is given up", func() bool { return w.js.PublishAsyncPending() == 0 })
