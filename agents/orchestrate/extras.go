@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/schema"
@@ -161,7 +163,7 @@ func (x *Extras) check() error {
 	}
 	var schemas schema.Pool
 	for alias, s := range x.Steps {
-		at := at + "steps/" + alias + "/"
+		at := stepPointer(alias) + "/"
 		switch s.OnError {
 		case "", OnErrorFail, OnErrorSkip, OnErrorFallback:
 		default:
@@ -196,4 +198,9 @@ func (x *Extras) check() error {
 		}
 	}
 	return nil
+}
+
+// stepPointer returns the JSON pointer of a step's extras.
+func stepPointer(alias string) string {
+	return string(jsontext.Pointer("/" + Extension + "/orchestration/steps").AppendToken(alias))
 }

@@ -125,7 +125,7 @@ func (p *Plan) members(o *aaif.Orchestration) error {
 	}
 	for name := range p.Extras.Steps {
 		if !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.Alias == name }) && !slices.Contains(o.Pipeline, name) {
-			bad = append(bad, fmt.Errorf("/%s/orchestration/steps/%s: no subagent is called so", Extension, name))
+			bad = append(bad, fmt.Errorf("%s: no subagent is called so", stepPointer(name)))
 		}
 	}
 	return errors.Join(bad...)
@@ -137,7 +137,7 @@ func (p *Plan) refine(m *Participant) error {
 	if in := m.Extras.Input; in != nil {
 		q, err := condition.CompileQuery(*in, condition.Options{})
 		if err != nil {
-			return fmt.Errorf("/%s/orchestration/steps/%s/input: %w", Extension, m.Alias, err)
+			return fmt.Errorf("%s/input: %w", stepPointer(m.Alias), err)
 		}
 		m.Input = q
 	}

@@ -80,6 +80,9 @@ func TestAPlanThatCannotWork(t *testing.T) {
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"on_error":"ignore"}}}}`, "on_error"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"intent":"aee.mine"}}}}`, "intent: aee.mine is reserved"},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"agent.a":{"input":{"lang":"cel","expr":"1"}}}}}`, "jmespath"},
+		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"a/b~c":{}}}}`, "/steps/a~1b~0c: no subagent"},
+		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"steps":{"a/b~c":{"on_error":"ignore"}}}}`, "/steps/a~1b~0c/on_error: "},
+		{`{"subagents":[{"ref":"agent.a","alias":"a/b~c"}]}`, `,"x-aeemesh":{"orchestration":{"steps":{"a/b~c":{"input":{"lang":"cel","expr":"1"}}}}}`, "/steps/a~1b~0c/input: "},
 		{`{"pipeline":["agent.a"]}`, `,"x-aeemesh":{"orchestration":{"vote_on":"verdict"}}`, "JSON Pointer"},
 	} {
 		_, err := orchestrate.Compile(definition(t, tt.block, tt.beside), false)

@@ -50,7 +50,7 @@ func (t *team) extension() {
 	}
 	for name := range root {
 		if name != "orchestration" {
-			t.fail("/"+orchestrate.Extension+"/"+name, RuleExtension, instead(name, []string{"orchestration"}, "the extension has one member, orchestration"), "there is no member %s", quote(name))
+			t.fail(memberAt("/"+orchestrate.Extension, name), RuleExtension, instead(name, []string{"orchestration"}, "the extension has one member, orchestration"), "there is no member %s", quote(name))
 		}
 	}
 	block, ok := root["orchestration"]
