@@ -3,6 +3,7 @@ package sdsi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -158,6 +159,58 @@ func TestARunThatHasWorkedContinuesUnderAnotherTemplate(t *testing.T) {
 				t.Errorf("the effect happened %d times", n)
 			}
 		})
+	}
+}
+
+// A run that waits for a person has worked: the answer is not dropped.
+func TestARunThatWaitsForAPersonContinuesUnderAnotherTemplate(t *testing.T) {
+	t.Parallel()
+	r := durableRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var asked atomic.Int32
+	handler := func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		answer, err := task.Call(ctx, mesh.Call{To: "human.grace", Payload: json.RawMessage(`{"text":"May I?"}`), Key: "grace"})
+		var waits *mesh.PendingError
+		if errors.As(err, &waits) {
+			asked.Add(1)
+			return nil, task.Run().ParkUntil(ctx, mesh.Wake{On: []state.Wait{waits.Wait}}, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return answer.Envelope.Payload, nil
+	}
+	stop := r.deploy("own_v1", lenient, lenient, handler, nil)
+	task := envelope.New(envelope.TypeTask, r.client.Entity(), trams, intents.Exchange, json.RawMessage(`{"schema_id":"own_v1","payload":{"a":"x"}}`))
+	if _, err := r.client.Submit(ctx, task, mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	grace := r.lane("human.grace")
+	questions := func() []*mesh.PersonTask {
+		t.Helper()
+		all, err := grace.PersonTasks(ctx, "human.grace")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	for parked := false; !parked; { // with the wait in its record
+		c, err := grace.Run(ctx, trams, task.ID)
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		parked = err == nil && len(c.Mesh.Waits) > 0 && c.Mesh.Owner == ""
+	}
+	stop()
+	r.deploy("own_v2", strict, strict, handler, nil)
+	question := questions()[0]
+	if err := grace.AnswerPersonTask(ctx, question, question.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := r.client.Await(ctx, task, mesh.ResultOptions{})
+	if err != nil || string(reply.Payload) != `{"text":"yes"}` || asked.Load() != 1 {
+		t.Errorf("%v, %v, after %d questions", reply, err, asked.Load())
 	}
 }
 

@@ -218,5 +218,5 @@ func Progressed(c *state.Checkpoint) bool {
 func Worked(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh
 	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration != "" && d.Iteration.Int64() > 0 ||
-		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0
+		len(m.Loop)+len(m.Calls)+len(m.Effects)+len(m.Waits)+len(m.Plan) > 0
 }
