@@ -81,40 +81,63 @@ func TestACallIsSentLiveIfItsLaneMayNotBeLookedUp(t *testing.T) {
 	}
 }
 
-// outageTask is a task whose JetStream does not answer for a while.
-type outageTask struct{ TaskPort }
+// triedTask is a task whose JetStream does not answer for a while. It calls each after a try.
+type triedTask struct {
+	TaskPort
+	each func()
+}
 
-func (outageTask) Persist(_ context.Context, f func() error) error {
+func (p triedTask) Persist(_ context.Context, f func() error) error {
 	_ = f()
+	p.each()
 	time.Sleep(time.Hour)
+	defer p.each()
 	return f()
 }
 
-// A person's client refuses a signed task whose ts is far from the time at which it was stored.
+// signs returns a signer of the lead, and a ring with its key.
+func signs(t *testing.T) (*sign.Signer, *sign.Ring) {
+	t.Helper()
+	signer, key, err := sign.NewKey("lead", sign.Ed25519, "agent.lead")
+	ring := &sign.Ring{}
+	if err == nil {
+		err = ring.Put(sign.Local, key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, ring
+}
+
+// A person's client refuses a signed task whose ts is far from the time at which it was stored, by the
+// server's clock, from which the worker's may differ.
 func TestATaskForAPersonThatWaitsForJetStreamIsNotStale(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		signer, key, err := sign.NewKey("lead", sign.Ed25519, "agent.lead")
-		ring := &sign.Ring{}
-		if err == nil {
-			err = ring.Put(sign.Local, key)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, r := newFakeRun()
-		r.Deadline = time.Now().Add(5 * time.Hour)
-		agent := &Agent{Node: &Node{Sender: &sender.Sender{}}, Entity: "agent.lead", Signer: signer} // no inbox
-		o := &outgoing{Task: &Task{Agent: agent, Port: outageTask{}, Run: r, Envelope: &envelope.Envelope{}, Deadline: r.Deadline}, c: &Call{To: "human.bob", Key: "one"}}
-		task := envelope.New(envelope.TypeTask, "agent.lead", "human.bob", "human.ask", nil)
-		if _, err := o.sendToPerson(t.Context(), task, time.Now()); !fault.IsCode(err, envelope.CodeUnavailable) {
-			t.Errorf("%v", err)
-		}
-		if err := sign.CheckTime(task, time.Now(), time.Minute); err != nil {
-			t.Error(err)
-		}
-		if _, err := (sign.Verifier{Ring: ring, Mode: sign.Required}).Verify(task, time.Now()); err != nil {
-			t.Error(err)
-		}
-	})
+	for name, off := range map[string]time.Duration{"the server's clock": 0, "a clock that is an hour slow": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				signer, ring := signs(t)
+				_, r := newFakeRun()
+				server := func() time.Time { return time.Now().Add(off) }
+				r.Deadline = server().Add(5 * time.Hour)
+				agent := &Agent{Node: &Node{Sender: &sender.Sender{}, Now: server}, Entity: "agent.lead", Signer: signer} // no inbox
+				task := envelope.New(envelope.TypeTask, "agent.lead", "human.bob", "human.ask", nil)
+				tries := 0
+				tried := triedTask{each: func() {
+					tries++
+					if err := sign.CheckTime(task, server(), time.Minute); err != nil {
+						t.Errorf("try %d: %v", tries, err)
+					}
+					if _, err := (sign.Verifier{Ring: ring, Mode: sign.Required}).Verify(task, server()); err != nil {
+						t.Errorf("try %d: %v", tries, err)
+					}
+				}}
+				o := &outgoing{Task: &Task{Agent: agent, Port: tried, Run: r, Envelope: &envelope.Envelope{}, Deadline: r.Deadline}, c: &Call{To: "human.bob", Key: "one"}}
+				if _, err := o.sendToPerson(t.Context(), task, server()); !fault.IsCode(err, envelope.CodeUnavailable) || tries != 2 {
+					t.Errorf("%v, after %d tries", err, tries)
+				}
+			})
+		})
+	}
 }

@@ -106,6 +106,8 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	}
 	w := state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(requires.SchemaOf(task)), Until: now.Add(timeout).Round(time.Millisecond)}
 	task.Requires = withMember(task.Requires, requires.AnswerBy, wire.MustJSON(state.Time(w.Until)))
+	// The inbox compares ts with the time at which the server stored the task.
+	task.TS = tsOf(now)
 	if err := o.ready(task, timeout, false); err != nil { // signs
 		return w, err
 	}
@@ -115,7 +117,7 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	late := false
 	err := o.Port.Persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
 		if late { // after an outage the inbox would refuse the old signature as stale
-			task.TS, task.Sig = envelope.Now(), nil
+			task.TS, task.Sig = tsOf(o.Now()), nil
 			if err := o.sign(task, false); err != nil {
 				return err
 			}
@@ -130,6 +132,9 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	o.Port.PublishStep(intents.RunWaiting, intents.StepEvent{Step: o.c.Key, To: o.c.To, Child: task.ID, Durable: o.Run != nil, Until: state.Time(w.Until)})
 	return w, nil
 }
+
+// tsOf returns a time as the field ts has it.
+func tsOf(t time.Time) string { return t.UTC().Format(envelope.TimeLayout) }
 
 // noAnswer returns the error of a call that a person did not answer in time. It is not
 // retryable, because a retry of the task would ask all people again.
