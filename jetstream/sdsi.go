@@ -23,6 +23,12 @@ func NewTemplates(js natsjs.JetStream, m subject.Map) *Templates {
 	return &Templates{kvBucket{js: js, name: BucketSDSI + m.Suffix()}}
 }
 
+// Missing reports whether the server says that there is no [BucketSDSI]. It returns false if JetStream
+// does not answer, or if the user lacks the permission to ask.
+func (t *Templates) Missing(ctx context.Context) bool {
+	return errors.Is(api.Request(ctx, t.js, "STREAM.INFO."+t.stream(), nil, nil), natsjs.ErrStreamNotFound)
+}
+
 // Create stores a version, or fails with [ErrExists].
 func (t *Templates) Create(ctx context.Context, entity, id string, template []byte) error {
 	key, err := sdsiKey(entity, "t", id)

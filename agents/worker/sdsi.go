@@ -187,7 +187,7 @@ func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 			p.fail(&ConfigError{"Templates", err})
 			return
 		case h.templates == 0: // that of the document alone, which all its workers have
-			h.desk.Use(p.meanwhile())
+			h.desk.Use(p.meanwhile(ctx))
 			if first {
 				p.w.log.Debug("schema template is not published yet", "entity", h.Entity, "err", err)
 			}
@@ -199,9 +199,10 @@ func (p *publisher) keepOn(ctx context.Context, h *hosted) {
 }
 
 // meanwhile returns the versions that an agent uses until its template is being published again: none
-// without durable tasks, because then the mesh has no templates, else those that cannot be read.
-func (p *publisher) meanwhile() sdsi.Versions {
-	if p.node == nil || p.node.Durable() == nil || !p.node.Durable().Available() {
+// without durable tasks or without the bucket, because then the mesh has no templates, else those that
+// cannot be read.
+func (p *publisher) meanwhile(ctx context.Context) sdsi.Versions {
+	if p.node == nil || p.node.Durable() == nil || !p.node.Durable().Available() || p.store.Missing(ctx) {
 		return nil
 	}
 	return unread{}

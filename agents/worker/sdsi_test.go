@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
@@ -247,18 +248,40 @@ func TestAVersionThatIsTakenEndsTheWorkerLater(t *testing.T) {
 }
 
 // While the templates of the other workers cannot be read, an agent does not say that it has no such
-// version: its client would send the payload again. A mesh without durable tasks has no templates.
+// version: its client would send the payload again. A mesh without durable tasks, or without the bucket
+// for templates, has none: there the client has to learn that it knows an old version.
 func TestAVersionThatCannotBeReadIsNotUnknown(t *testing.T) {
 	t.Parallel()
-	for use, want := range map[worker.Use]envelope.Code{worker.On: envelope.CodeUnavailable, worker.Off: envelope.CodeNotFound} {
+	away := func(ctx context.Context, js natsjs.JetStream) error { // it does not answer what is stored
+		s, err := js.Stream(ctx, "KV_"+jetstream.BucketSDSI)
+		if err != nil {
+			return err
+		}
+		cfg := s.CachedInfo().Config
+		cfg.Subjects = []string{"$KV.away.>"}
+		_, err = js.UpdateStream(ctx, cfg)
+		return err
+	}
+	deleted := func(ctx context.Context, js natsjs.JetStream) error {
+		return js.DeleteKeyValue(ctx, jetstream.BucketSDSI)
+	}
+	for name, tt := range map[string]struct {
+		use    worker.Use
+		bucket func(context.Context, natsjs.JetStream) error
+		want   envelope.Code
+	}{
+		"away":             {worker.On, away, envelope.CodeUnavailable},
+		"deleted":          {worker.On, deleted, envelope.CodeNotFound},
+		"no durable tasks": {worker.Off, away, envelope.CodeNotFound},
+	} {
 		srv := natstest.Run(t, natsd.Config{JetStream: true})
 		js := jsOf(t, srv)
 		apply(t, js)
-		if err := js.DeleteKeyValue(t.Context(), jetstream.BucketSDSI); err != nil {
+		if err := tt.bucket(t.Context(), js); err != nil {
 			t.Fatal(err)
 		}
 		cfg := config(srv)
-		cfg.Durable = use
+		cfg.Durable = tt.use
 		cfg.Agents = []worker.Agent{{As: "agent.greeter", File: write(t, "greeter.json", `{"sc_standard":"SC-006","agent":{"name":"Greeter","goal":"x",
 			"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
 			"io":{"input_schema":{"type":"object","properties":{"text":{"type":"string"}}}}}}`)}}
@@ -274,8 +297,8 @@ func TestAVersionThatCannotBeReadIsNotUnknown(t *testing.T) {
 		go func() { ended <- w.Run(ctx) }()
 		natstest.Within(t, "the failure", failed)
 		_, err := client(t, srv).Query(t.Context(), "agent.greeter", intents.SchemaGet, template.GetTask{SchemaID: "greeter_v0"}, nil)
-		if got := envelope.AsError(err); err == nil || got.Code != want {
-			t.Errorf("with durable tasks %v: %v, want %s", use, err, want)
+		if got := envelope.AsError(err); err == nil || got.Code != tt.want {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 		cancel()
 		natstest.Within(t, "the end", ended)
