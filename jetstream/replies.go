@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nuid"
 )
 
@@ -253,7 +254,7 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64, read time.
 			yield(Message{}, api.Explain(r.js.Conn(), err, "read the reply of a run to %s", at.subject))
 			return
 		}
-		if err == nil && old != nil && old(end.Header) {
+		if err == nil && (old != nil && old(end.Header) || r.outlived(ctx, at, end)) {
 			end, err = Message{}, natsjs.ErrMsgNotFound
 		}
 		ended := err == nil && end.Seq > after
@@ -268,6 +269,19 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64, read time.
 			yield(end, nil)
 		}
 	}
+}
+
+// headerChain is set on the replies of an agent to which the task was delegated.
+const headerChain = "Aee-Handoff"
+
+// outlived reports whether the reply of a run is the error of a failed attempt: the next attempt has
+// delegated the task, so that the run has no other reply, and the receiver's are newer.
+func (r *Replies) outlived(ctx context.Context, at place, end Message) bool {
+	if end.Header.Get(micro.ErrorCodeHeader) == "" {
+		return false
+	}
+	last, err := api.NewestPublished(ctx, r.js, r.name(), at.subject)
+	return err == nil && last.Header.Get(headerChain) != "" && last.Time.After(end.Time)
 }
 
 // streamed yields the replies on a subject that are stored after a sequence. It yields all of them

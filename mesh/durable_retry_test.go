@@ -119,6 +119,53 @@ func TestAResumedRetryThatFailsUsesItsPermitUp(t *testing.T) {
 	}
 }
 
+// The result of a retry that delegates the task is the receiver's, not the error of the failed attempt
+// that is stored beside the run's record.
+func TestTheResultOfARetryThatDelegatesIsTheReceivers(t *testing.T) {
+	t.Parallel()
+	for name, requires := range map[string]string{"without a stream": `{}`, "with a stream": `{"stream":true}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			var attempts atomic.Int32
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if task.Streaming() {
+					if err := task.Emit(json.RawMessage(`{"text":"on"}`)); err != nil {
+						return nil, err
+					}
+				}
+				return json.RawMessage(`{"n":2}`), nil
+			})})
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if attempts.Add(1) == 1 {
+					return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+				}
+				return task.Delegate(ctx, mesh.Delegation{To: helper})
+			})})
+			r.hears(helper)
+			client, task := r.client(), requiring(newTask(reviewer, "code.review", `{"n":1}`), requires)
+			r.submit(client, task)
+			eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+			r.drainedQueue()
+			if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{}); codeOf(err) != envelope.CodeUnavailable {
+				t.Fatalf("before the retry: %v", err)
+			}
+			if _, reply, err := client.Retry(ctxFor(t), r.letters()[0].Seq, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":2}` {
+				t.Fatalf("the retry: %v, %v", reply, err)
+			}
+			r.drainedQueue() // what is announced is stored
+			for _, follow := range []bool{false, true} {
+				if reply, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{Follow: follow}); err != nil || string(reply.Payload) != `{"n":2}` {
+					t.Errorf("follow %v: %v", follow, err)
+				}
+			}
+			if reply, err := client.Await(ctxFor(t), task, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":2}` {
+				t.Errorf("awaited: %v", err)
+			}
+		})
+	}
+}
+
 // A run that is tried again has a deadline of its own: that of its tree has passed. It stays so when
 // the run goes on with another message, and for the tasks that are sent for it.
 func TestARetryOutlivesTheDeadlineOfItsTree(t *testing.T) {
