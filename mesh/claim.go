@@ -213,6 +213,11 @@ func (r *Run) described() (run.Task, error) {
 	out := run.Task{Envelope: raw, KeyID: t.KeyID, CBOR: t.cbor, Priority: t.Envelope.Priority, Stored: r.hold.Stored, Deadline: r.deadline}
 	if t.handed != nil {
 		out.Stream = t.handed.Stream
+		if t.host.Steers {
+			out.Steering = t.handed.Steering
+		} else if len(t.handed.Steering) > 0 {
+			t.host.log.Warn("messages for the next turn dropped", "id", t.Envelope.ID, "from", t.Envelope.From)
+		}
 	}
 	return out, err
 }

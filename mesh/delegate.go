@@ -322,8 +322,9 @@ func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (js
 }
 
 // envelope makes the receiver's task. stream is the number of stream envelopes that this
-// agent has sent; epoch is the epoch of the run, 0 on the live lane.
-func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
+// agent has sent; epoch is the epoch of the run, 0 on the live lane, and steering its messages for the
+// next turn.
+func (o *delegation) envelope(stream int, epoch uint64, steering []state.Steer) (*envelope.Envelope, error) {
 	t := o.task
 	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
 	e.Corr, e.ReplyTo, e.Priority, e.Trace = t.Envelope.Corr, t.Envelope.ID, t.Envelope.Priority, t.Envelope.Trace
@@ -332,7 +333,7 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	if err != nil {
 		return nil, err
 	}
-	h.Stream, h.Epoch, h.State = stream, h.Epoch+epoch, o.state
+	h.Stream, h.Epoch, h.State, h.Steering = stream, h.Epoch+epoch, o.state, steering
 
 	members := map[string]json.RawMessage{}
 	if t.Envelope.Requires != nil {
@@ -456,7 +457,7 @@ func (h *host) sendDelegated(t *Task, o *delegation) error {
 	if err != nil {
 		return err
 	}
-	e, err := o.envelope(t.seq, 0)
+	e, err := o.envelope(t.seq, 0, nil)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // bytes of the receiver's task, so that the task is the same however often it is queued.
 func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 	m := &c.Mesh
-	e, err := o.envelope(m.Stream, m.Epoch)
+	e, err := o.envelope(m.Stream, m.Epoch, m.Steering)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,7 @@ func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 }
 
 // queueDelegated submits the task in the last checkpoint of a delegated run to the
-// receiver's queue, and before it the messages for the run's next turn. What was submitted before
-// has no second effect.
+// receiver's queue. A task that was submitted before has no second effect.
 func (rw *replyWriter) queueDelegated(r *Run) error {
 	c := r.cp.Load()
 	e, err := envelope.ParseStored(c.Mesh.Handed.Task)
@@ -55,11 +54,6 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 	if !t.cbor {
 		body = c.Mesh.Handed.Task
 	}
-	for _, s := range c.Mesh.Steering {
-		if err := rw.passOn(s, e); err != nil {
-			return err
-		}
-	}
 	ctx, cancel := context.WithTimeout(rw.ctx, sched.StoreTimeout)
 	defer cancel()
 	if _, err := rw.cfg.Queue.Submit(ctx, jetstream.Submission{Entity: e.To, Priority: string(e.Priority), ID: e.ID, Data: body, Header: header}); err != nil {
@@ -70,26 +64,6 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 		rw.host.recordDelegated(t, &delegation{task: t, Delegation: Delegation{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil
-}
-
-// passOn sends the receiver of a delegated task a message for the run's next turn, which the run did
-// not take. The receiver notes it before it gets the task.
-func (rw *replyWriter) passOn(s state.Steer, task *envelope.Envelope) error {
-	ctx, cancel := context.WithTimeout(rw.ctx, sched.StoreTimeout)
-	defer cancel()
-	e, err := rw.host.newCommand(task.To, intents.SteerTask{Target: intents.Target{ID: task.ID, Durable: true, CopyOf: s.ID}, Text: s.Text})
-	if err == nil {
-		_, err = rw.host.node.TryCommand(ctx, e)
-	}
-	if client.IsUnanswered(err) {
-		_, err = rw.host.node.Submit(ctx, e, client.SubmitOptions{})
-	}
-	var refused *envelope.Error
-	if errors.As(err, &refused) && refused.FromPeer() {
-		rw.host.log.Warn("message for the next turn refused", "id", task.ID, "to", task.To, "from", s.From, "err", err)
-		return nil
-	}
-	return err
 }
 
 // forwardOrder forwards a command to the receiver of a delegated run. All workers of the entity

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -17,7 +18,8 @@ type Task struct {
 	KeyID    string
 	CBOR     bool
 	Priority envelope.Priority
-	Stream   int // the number of the last stream envelope of those that delegated the task
+	Stream   int           // the number of the last stream envelope of those that delegated the task
+	Steering []state.Steer // messages for the next turn, of those that delegated the task
 	Stored   time.Time
 	Deadline time.Time
 }
@@ -26,6 +28,7 @@ type Task struct {
 func Describe(c *state.Checkpoint, t Task, now time.Time) {
 	m := &c.Mesh
 	m.Task, m.KeyID, m.CBOR, m.Priority, m.Stream = t.Envelope, t.KeyID, t.CBOR, string(t.Priority), t.Stream
+	m.Steering = append(slices.Clip(t.Steering), m.Steering...)
 	m.StoredAt, m.Deadline, m.StartedAt, m.Due = t.Stored, t.Deadline, now, time.Time{}
 }
 
@@ -158,7 +161,7 @@ func Times(n int) string {
 func applyNoted(c *state.Checkpoint, t Terms, out *Claimed) (end *envelope.Error) {
 	k := &c.Mesh
 	for _, n := range k.Noted {
-		if !t.MayCommand(n) {
+		if !t.MayCommand(n) || n.Intent == intents.TaskSteer && len(k.Steering) >= MaxSteering {
 			out.Refused = append(out.Refused, n)
 			continue
 		}

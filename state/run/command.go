@@ -92,6 +92,9 @@ type Commanded struct {
 // MaxSteering bounds the messages that may wait for a run's next turn.
 const MaxSteering = 64
 
+// MaxSteerText bounds the text of such a message, in bytes.
+const MaxSteerText = 32 << 10
+
 // ErrSteered refuses a message beyond [MaxSteering].
 var ErrSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already for the run's next turn", MaxSteering).WithBackoff(15 * time.Second)
 

@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 func wantCode(t *testing.T, err error, code envelope.Code) {
@@ -109,6 +110,15 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 		"too many streamed": func(_ *envelope.Envelope, h map[string]any) { h["stream"] = wire.MaxCount + 1 },
 		"too many epochs":   func(_ *envelope.Envelope, h map[string]any) { h["epoch"] = wire.MaxCount + 1 },
 		"no intent":         func(_ *envelope.Envelope, h map[string]any) { h["intent"] = "" },
+		"many messages": func(_ *envelope.Envelope, h map[string]any) {
+			h["steering"] = make([]map[string]string, run.MaxSteering+1)
+		},
+		"a long message": func(_ *envelope.Envelope, h map[string]any) {
+			h["steering"] = []state.Steer{{Text: strings.Repeat("x", 32<<10+1)}}
+		},
+		"a message with a long id": func(_ *envelope.Envelope, h map[string]any) {
+			h["steering"] = []state.Steer{{ID: strings.Repeat("x", wire.MaxName+1)}}
+		},
 	} {
 		e, members := *third, map[string]any{}
 		if err := json.Unmarshal(raw, &members); err != nil {

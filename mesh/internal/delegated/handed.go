@@ -33,6 +33,10 @@ type Handed struct {
 	// receiver goes on with the next number.
 	Stream int `json:"stream,omitempty"`
 
+	// Steering are the messages for the next turn that the run of the agent that delegates has not
+	// taken. The receiver's first turn takes them. For durable tasks only.
+	Steering []state.Steer `json:"steering,omitempty"`
+
 	// For durable tasks only. Digest is the header Aee-Task-Digest of the original task.
 	// Epoch is the sum of the epochs of the earlier runs, so that header Aee-Epoch only grows.
 	// Deadline is the deadline of the original task.
@@ -62,6 +66,8 @@ func Read(raw json.RawMessage, task *envelope.Envelope) (h *Handed, forbidden bo
 		return nil, false, bad("task, caller and intent must be those of a task")
 	case h.Stream < 0 || int64(h.Stream) > wire.MaxCount || h.Epoch > wire.MaxCount || len(h.Digest) > 64:
 		return nil, false, bad("stream and epoch are from 0 to 2^52, and digest has at most 64 characters")
+	case len(h.Steering) > run.MaxSteering || slices.ContainsFunc(h.Steering, tooLong):
+		return nil, false, bad("steering has at most %d messages, each of at most %d bytes", run.MaxSteering, run.MaxSteerText)
 	}
 	if h.Links, err = chain.Parse(h.Chain); err != nil {
 		return nil, false, err
@@ -71,6 +77,10 @@ func Read(raw json.RawMessage, task *envelope.Envelope) (h *Handed, forbidden bo
 		return nil, false, bad("the last link is from %s to %s, and the task from %s to %s", clip.Text(last.From, 128), clip.Text(last.To, 128), clip.Text(task.From, 128), clip.Text(task.To, 128))
 	}
 	return h, false, nil
+}
+
+func tooLong(s state.Steer) bool {
+	return len(s.Text) > run.MaxSteerText || len(s.ID) > wire.MaxName || len(s.From) > wire.MaxName
 }
 
 func bad(format string, args ...any) *envelope.Error {

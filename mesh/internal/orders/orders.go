@@ -27,9 +27,6 @@ type Order struct {
 	Problem *envelope.Error // the error that a cancel ends the run with; nil: run.Cancelled
 }
 
-// maxSteerText bounds a message for a run's next turn.
-const maxSteerText = 32 << 10
-
 // maxCopyOf bounds the id of a command that is passed on, as it is stored with the run.
 const maxCopyOf = 128
 
@@ -45,8 +42,8 @@ func New(env *envelope.Envelope, keyID string, signed bool) (*Order, error) {
 	if o.CopyOf != "" {
 		o.Envelope = o.CopyOf
 	}
-	if len(o.Text) > maxSteerText {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), maxSteerText)
+	if len(o.Text) > run.MaxSteerText {
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), run.MaxSteerText)
 	}
 	return o, nil
 }

@@ -61,7 +61,7 @@ func TestWhatAnOrderNames(t *testing.T) {
 	if o := order(t, intents.TaskPause, json.RawMessage(`{"id":"task-0001","ID":"task-0002","Corr":"workflow-1"}`)); o.ID != "task-0001" || o.Corr != "" {
 		t.Errorf("names in another case were taken for those of the schema: %+v", o.Order)
 	}
-	long := wire.MustJSON(intents.SteerTask{Text: strings.Repeat("x", maxSteerText+1)})
+	long := wire.MustJSON(intents.SteerTask{Text: strings.Repeat("x", run.MaxSteerText+1)})
 	if _, err := New(envelope.New(envelope.TypeTask, "human.ada", "agent.a", intents.TaskSteer, long), "", false); code(err) != envelope.CodeTooLarge {
 		t.Errorf("a long text: %v", err)
 	}
