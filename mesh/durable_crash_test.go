@@ -278,6 +278,51 @@ func TestACommitOutlastsAnOutage(t *testing.T) {
 	}
 }
 
+// A durable call that waits for the server longer than the skew bound is not stale when it is sent,
+// and no earlier copy of it is stored first.
+func TestACallThatWaitsForTheServerIsNotStale(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	const skew = 3 * time.Second
+	for _, recorded := range []bool{false, true} { // when the connection is lost
+		t.Run(fmt.Sprintf("recorded=%t", recorded), func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			r.serve(r.lane(mesh.Config{Skew: skew}), mesh.Agent{Entity: helper, Handler: echo})
+			nc, called := natstest.Conn(t, r.srv), make(chan struct{})
+			lose := func() {
+				r.srv.Close()
+				eventually(t, "the connection is lost", func() bool { return !nc.IsConnected() })
+				close(called)
+			}
+			r.serve(r.laneOn(nc, mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				call := mesh.Call{To: helper, Key: "one", Payload: task.Envelope.Payload}
+				if recorded {
+					call.Begun = func(string, bool) { lose() }
+				} else {
+					_, _ = task.Call(ctx, mesh.Call{To: helper, Key: "none", Payload: json.RawMessage(`{}`)}) // so that the lane is known
+					lose()
+				}
+				a, err := task.Call(ctx, call)
+				if err != nil {
+					return nil, err
+				}
+				return a.Envelope.Payload, nil
+			})})
+			r.hears(helper)
+			client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+			r.submit(client, task)
+			within(t, "the call", called)
+			up := time.Now().Add(skew + 500*time.Millisecond)
+			eventually(t, "an outage as long as the bound", func() bool { return time.Now().After(up) })
+			r.srv = natstest.Restart(t, r.srv)
+			if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+				t.Errorf("%v, %v", reply, err)
+			}
+		})
+	}
+}
+
 // At each point of the commit order the worker is cut off for good. The worker that
 // comes next finishes, the handler's outcome is not computed twice once it is
 // stored, and there is one reply.

@@ -53,8 +53,16 @@ func (c *Client) store(ctx context.Context, task *envelope.Envelope, s jetstream
 		if onRetry != nil {
 			onRetry(wait, err)
 		}
-		if !pause.For(ctx, wait) {
-			return stored, err
+		for {
+			if !pause.For(ctx, wait) {
+				return stored, err
+			}
+			if c.s.Line() != 0 || c.s.Conn.IsClosed() {
+				break
+			}
+			if time.Until(until) < wait { // without a connection another copy would only wait in its buffer
+				return stored, err
+			}
 		}
 	}
 }

@@ -71,9 +71,18 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.Run.Restored, Sent: known}
 	var reply *envelope.Envelope
 	err := o.Port.Persist(wait, func() (err error) {
-		if was != nil {
+		switch {
+		case was != nil:
 			reply, err = o.Client.Await(wait, was, opts)
-		} else {
+		case o.Sender.Line() == 0: // a copy would wait in the connection's buffer, and be stored first when it is stale
+			return nats.ErrConnectionReconnecting
+		default:
+			if at, _ := task.Time(); o.Now().Sub(at).Abs() >= time.Second { // after an outage the receiver would refuse it as stale
+				task.TS, task.Sig = tsOf(o.Now()), nil
+				if err := o.sign(task, true); err != nil {
+					return err
+				}
+			}
 			_, reply, err = o.Client.Perform(wait, task, client.SubmitOptions{}, opts)
 		}
 		opts.Again = true
