@@ -204,7 +204,7 @@ func TestARetryOutlivesTheDeadlineOfItsTree(t *testing.T) {
 			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
 			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: w})
 			r.hears(helper)
-			deadline := time.Now().Add(3 * time.Second)
+			deadline := time.Now().Add(10 * time.Second)
 			client := r.client()
 			task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"tree":{"depth":1,"deadline":"`+deadline.UTC().Format(time.RFC3339Nano)+`"}}`)
 			task.ReplyTo = "the-parents-id"
@@ -239,9 +239,9 @@ func TestARetryOutlivesTheDeadlineOfItsDelegation(t *testing.T) {
 		return json.RawMessage(`{"n":2}`), nil
 	})})
 	r.hears("agent.a", reviewer)
-	client, task := r.client(), requiring(newTask("agent.a", "code.review", `{}`), `{"timeout_ms":3000}`)
+	client, task := r.client(), requiring(newTask("agent.a", "code.review", `{}`), `{"timeout_ms":10000}`)
 	r.submit(client, task)
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
 	r.drainedQueue()
 	eventually(t, "the deadline has passed", func() bool { return time.Now().After(deadline.Add(50 * time.Millisecond)) })
