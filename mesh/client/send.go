@@ -179,7 +179,9 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 }
 
 // Post publishes an envelope to its addressee (field to) and does not wait for a reply: an
-// event to a person's inbox or a channel, or a task whose result is not needed.
+// event to a person's inbox or a channel, or a task whose result is not needed. Without a connection
+// it waits in the connection's buffer: a signed task for a person that is stored later than the skew
+// bound (5 minutes) after its ts is hidden from the person.
 func (c *Client) Post(ctx context.Context, e *envelope.Envelope) error {
 	return c.post(ctx, e, false)
 }
