@@ -3,9 +3,11 @@ package directory
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +17,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // How long the results of a directory's requests are used, and how long
@@ -239,11 +243,31 @@ func (d *Directory) byID(ctx context.Context, id string) (orchestrate.Member, er
 	if found {
 		return d.member(ctx, card), nil
 	}
-	if entity, ok := d.runs(ctx, func(w *worker) bool { return registry.KeyOf(w.agentID, "") == registry.KeyOf(id, "") }); ok {
-		return orchestrate.Member{Entity: entity, AgentID: id}, nil
+	if entity, err := d.reporting(ctx, id); entity != "" || err != nil {
+		return orchestrate.Member{Entity: entity, AgentID: id}, err
 	}
 	return orchestrate.Member{}, noAgent(id, "no agent with this agent_id is registered, and none runs",
 		"\"aeemesh agents import FILE\" registers it, or \"aeemesh worker FILE\" starts one", missing)
+}
+
+// reporting returns the running entity with an agent_id: the one whose default agent_id it is, else
+// the only one whose workers report it. Any worker can report any agent_id, so if several do, it is
+// none of theirs. "" without an error: none reports it.
+func (d *Directory) reporting(ctx context.Context, id string) (string, error) {
+	key := registry.KeyOf(id, "")
+	own := func(entity string) bool { return state.AgentID(entity) == key }
+	found := d.runs(ctx, func(w *worker) bool { return slices.Contains(w.ids, key) || own(w.entity) })
+	if i := slices.IndexFunc(found, own); i >= 0 {
+		return found[i], nil
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", noAgent(id, fmt.Sprintf("workers of %d agents report this agent_id: %s and %s", len(found), clip.Text(found[0], 128), clip.Text(found[1], 128)),
+		"\"aeemesh agents import FILE\" registers the one that is meant", nil)
 }
 
 // byName resolves a word that is neither an id nor a URI.
@@ -254,14 +278,14 @@ func (d *Directory) byName(ctx context.Context, name string) (orchestrate.Member
 	if found {
 		return d.member(ctx, card), nil
 	}
-	entity, err := aaif.EntityName(name)
-	for _, is := range []func(*worker) bool{
-		func(w *worker) bool { return w.agentID == name || w.entity == name },
-		func(w *worker) bool { return err == nil && w.entity == entity },
-	} {
-		if at, ok := d.runs(ctx, is); ok {
-			return d.entity(ctx, at), nil
-		}
+	// The agent of this name comes first: any worker can report the name as its agent_id.
+	if entity, err := aaif.EntityName(name); err == nil && len(d.runs(ctx, func(w *worker) bool { return w.entity == entity })) > 0 {
+		return d.entity(ctx, entity), nil
+	}
+	if entity, err := d.reporting(ctx, name); err != nil {
+		return orchestrate.Member{}, err
+	} else if entity != "" {
+		return d.entity(ctx, entity), nil
 	}
 	return orchestrate.Member{}, noAgent(name, "no agent is registered under this name, and none runs under it",
 		"name an entity such as agent.reviewer, or register the agent with \"aeemesh agents import FILE --alias NAME\"", missing)

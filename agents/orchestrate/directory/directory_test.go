@@ -25,6 +25,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -249,6 +250,33 @@ func TestWhoIsMeant(t *testing.T) {
 	}
 	if w.surveys != 1 {
 		t.Errorf("the mesh was asked %d times who runs", w.surveys)
+	}
+}
+
+// Any worker can report any agent_id and any entity, so such a report takes no reference of another
+// agent away.
+func TestAStrangerTakesNoReferenceAway(t *testing.T) {
+	t.Parallel()
+	derived := state.AgentID("agent.runs")
+	runsAsWell := `nobody: "` + other + `": workers of 2 agents report this agent_id: agent.aaa and agent.runs (`
+	for name, tt := range map[string]struct {
+		workers   []mesh.Instance
+		ref, want string
+	}{
+		"an agent_id that two report":   {[]mesh.Instance{runs("agent.runs", other, "", 0), runs("agent.aaa", other, "", 0)}, other, runsAsWell},
+		"one in other letters":          {[]mesh.Instance{runs("agent.aaa", strings.ToUpper(other), "", 0), runs("agent.runs", other, "", 0)}, other, runsAsWell},
+		"several workers of one agent":  {[]mesh.Instance{runs("agent.runs", other, "", 0), runs("agent.runs", other, "", 0), runs("agent.runs", "", "", 0)}, other, "agent.runs " + other},
+		"an agent's default id":         {[]mesh.Instance{runs("agent.aaa", derived, "", 0), runs("agent.runs", "", "", 0)}, derived, "agent.runs " + derived},
+		"a name":                        {[]mesh.Instance{runs("agent.reviewer", "", "", 0), runs("agent.aaa", "reviewer", "", 0)}, "reviewer", "agent.reviewer"},
+		"a name, as agent_id of itself": {[]mesh.Instance{runs("agent.reviewer", "reviewer", "", 0), runs("agent.aaa", "reviewer", "", 0)}, "reviewer", "agent.reviewer"},
+		"a name that two report":        {[]mesh.Instance{runs("agent.b", "rev", "", 0), runs("agent.aaa", "rev", "", 0)}, "rev", `nobody: "rev": workers of 2 agents report this agent_id: agent.aaa and agent.b (`},
+		"an agent_id beside another":    {[]mesh.Instance{runs("agent.aaa", other, "", 0), runs("agent.runs", id, "", 0), runs("agent.runs", other, "", 0), runs("agent.runs", id, "", 0)}, other, runsAsWell},
+	} {
+		dir := directory.New(directory.Config{})
+		dir.Use(&town{workers: tt.workers}, nil)
+		if got := find(t, dir.For(directory.Asker{}), tt.ref); got != tt.want && !(strings.HasPrefix(tt.want, "nobody: ") && strings.HasPrefix(got, tt.want)) {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
 	}
 }
 

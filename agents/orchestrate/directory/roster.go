@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,32 +22,33 @@ type roster struct {
 
 // worker is an entity, with the sums over all its workers.
 type worker struct {
-	entity, agentID string
-	skills          map[string]bool // normalised by registry.FoldSkill
-	places          int             // tasks that they can run at once
-	load            int             // tasks that run or wait
-	picked          int             // times that it was chosen since the load was read
+	entity string
+	ids    []string        // the agent_ids that they report, by registry.KeyOf
+	skills map[string]bool // normalised by registry.FoldSkill
+	places int             // tasks that they can run at once
+	load   int             // tasks that run or wait
+	picked int             // times that it was chosen since the load was read
 }
 
-// runs returns the first entity, in order of entity ids, for which is reports
-// true.
-func (d *Directory) runs(ctx context.Context, is func(*worker) bool) (entity string, ok bool) {
+// runs returns the running entities for which is reports true, in order.
+func (d *Directory) runs(ctx context.Context, is func(*worker) bool) (found []string) {
 	find := func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for e, w := range d.roster.workers {
-			if is(w) && (!ok || e < entity) {
-				entity, ok = e, true
+			if is(w) {
+				found = append(found, e)
 			}
 		}
 	}
 	if d.knows(ctx) {
 		find()
 	}
-	if !ok && d.refresh(ctx) {
+	if len(found) == 0 && d.refresh(ctx) {
 		find()
 	}
-	return entity, ok
+	slices.Sort(found)
+	return found
 }
 
 // knows makes sure that the roster is usable: it is fresh, or Run is about to
@@ -117,13 +119,16 @@ func (d *Directory) survey(ctx context.Context, fresh time.Duration) {
 	}
 }
 
-// join adds one worker to its entity. Its metadata may be untrusted; the size of a message bounds
-// them.
+// join adds one worker to its entity. Its metadata is untrusted, and so is the entity that it
+// reports; the size of a message bounds them.
 func join(workers map[string]*worker, i *mesh.Instance) {
 	w := workers[i.Entity]
 	if w == nil {
-		w = &worker{entity: i.Entity, agentID: i.Info.Metadata[mesh.MetaAgentID], skills: map[string]bool{}}
+		w = &worker{entity: i.Entity, skills: map[string]bool{}}
 		workers[i.Entity] = w
+	}
+	if id := registry.KeyOf(i.Info.Metadata[mesh.MetaAgentID], ""); id != "" && !slices.Contains(w.ids, id) {
+		w.ids = append(w.ids, id)
 	}
 	for s := range strings.SplitSeq(i.Info.Metadata["skills"], ",") {
 		if s = registry.FoldSkill(s); s != "" {

@@ -52,7 +52,9 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 		defer d.mu.Unlock()
 		if w := d.roster.workers[entity]; w != nil {
 			w.picked++
-			m.AgentID = cmp.Or(m.AgentID, w.agentID)
+			if m.AgentID == "" && len(w.ids) == 1 {
+				m.AgentID = w.ids[0]
+			}
 		}
 		return m, nil
 	}
