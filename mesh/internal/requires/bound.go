@@ -19,7 +19,9 @@ import (
 //   - requires.mesh, the subject prefix of the mesh;
 //   - requires.lane, "durable" for a task that goes to the work queue.
 //
-// Commands need no lane: a command that is applied twice changes nothing the second time.
+// Commands need no lane: a run keeps the ids of the commands that it has obeyed, and obeys none
+// twice. A command that names a corr also applies to runs that began after it was sent, so within
+// the skew bound a copy of it can reach such a run (docs/threat-model.md, "Replay").
 
 const laneLive, laneDurable = "live", "durable"
 
