@@ -358,7 +358,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 	r.wrote = true
 	t.claim()
 	if err := cs.replies.publishOutcome(r); err != nil {
-		// The next worker to draw the message, or a sweep, stores it.
+		// The next worker to draw the message stores it. Sweeps leave ended runs alone.
 		cs.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
 	cs.work.Go(func() { cs.host.calls.Stop(c.Mesh.Calls) })
