@@ -44,6 +44,15 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 	}()
 	var last error
 	for try := 0; ; try++ {
+		if timeout, _ := o.times(ctx, o.a.Began); begun != task.ID && timeout > 0 {
+			o.a.TaskID = task.ID
+			if err := o.begin(ctx, try == 0); err != nil {
+				return err
+			}
+			begun, waiting = task.ID, task.ID
+		}
+		// begin may have waited for the store, longer than a ts is fresh.
+		task.TS = envelope.Now()
 		timeout, until := o.times(ctx, o.a.Began)
 		if most := o.MaxTimeout; timeout > most { // workers cap the timeout at MaxTimeout
 			timeout, until = most, time.Now().Add(most+sender.Grace)
@@ -54,13 +63,6 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 				return last // the last reply says more than "no time is left"
 			}
 			return err
-		}
-		o.a.TaskID = one.ID
-		if begun != one.ID {
-			if err := o.begin(ctx, try == 0); err != nil {
-				return err
-			}
-			begun = one.ID
 		}
 		waiting = ""
 		wait, cancel := context.WithDeadline(ctx, until)
@@ -98,7 +100,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			o.remove(one.ID)
 			task.ID = envelope.NewID() // a worker has received the old id and would refuse it as a replay
 		}
-		task.TS, last = envelope.Now(), err
+		last = err
 	}
 }
 
