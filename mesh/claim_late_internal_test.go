@@ -87,6 +87,34 @@ func TestAFirstCheckpointThatWasNotConfirmedIsKnownAgain(t *testing.T) {
 	}
 }
 
+// A claim has no staged steps, so one that was stored and not confirmed leaves them to the next write.
+func TestAClaimThatWasNotConfirmedLeavesStagedStepsToTheNextWrite(t *testing.T) {
+	t.Parallel()
+	var unconfirmed, next error
+	var loop string
+	unclaimed(t, func(ctx context.Context, s *firstWrites, r *Run) error {
+		step, cancel := context.WithCancel(ctx)
+		defer cancel()
+		write := func(put func() (uint64, error)) (uint64, error) {
+			_, err := put()
+			cancel()
+			return 0, cmp.Or(err, step.Err())
+		}
+		if err := r.Stage(state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error { c.Mesh.Loop = json.RawMessage(`1`); return nil }); err != nil {
+			return err
+		}
+		r.View()
+		s.next.Store(&write)
+		unconfirmed = r.Claim(step)
+		next = r.Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+		loop = string(r.View().Mesh.Loop)
+		return nil
+	})
+	if !errors.Is(unconfirmed, context.Canceled) || next != nil || loop != "1" {
+		t.Errorf("the claim: %v, the next commit: %v, staged: %q", unconfirmed, next, loop)
+	}
+}
+
 // Another claim of the run was written before this worker's first checkpoint: by another worker,
 // or by this one under a later delivery. This worker has lost the run, and with it the message.
 func TestAFirstCheckpointAfterAnotherClaimLosesTheRun(t *testing.T) {

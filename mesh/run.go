@@ -46,13 +46,14 @@ type Run struct {
 	cp           atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
 	claiming     *state.Checkpoint                // while a claim also captures the run: what its stream is sent for
 	rev          uint64                           // of cp; 0: not written, see claim_late.go
-	tried        []string                         // state ids of first writes that may be stored
+	tried        []triedWrite                     // writes since cp that may be stored
 	end          error                            // why nothing more may be written: ErrLost, ErrParked
 	begun        time.Time                        // of this claim, for running time
 	ran          time.Duration                    // before this claim
 	dropped      bool                             // its message was acked or nakked before the run began
 	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
+	applied      int // how many of them the current write has applied
 	restored     bool
 	recovered    bool                   // claimed from an owner that had not released it
 	wrote        bool                   // the run's end was written here
@@ -79,11 +80,6 @@ type Run struct {
 	unwritten atomic.Bool
 	reserved  share.Reservation
 	seen      atomic.Int64 // the lane's age when the store last agreed that the run is ours
-}
-
-type stagedStep struct {
-	step   state.Step
-	change func(*state.Checkpoint) error
 }
 
 func newRun(l *lane, t *Task, hold *hold) *Run {
@@ -197,59 +193,6 @@ func (r *Run) onStopRequest(f func()) (release func()) {
 // them from Mesh.Steering in the same Commit.
 func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
 
-// Stage ends a step that needs no write of its own: its change is stored with the next
-// Commit, call, Park, retry or end of the run, before the change of that one. change may be nil. It
-// may be called more than once, and also while the handler still runs: by View, and when a cancel,
-// the deadline, a transfer or the end of the drain writes the record. So it must not wait for the
-// handler. Staged changes are lost if the worker dies before, and when the run ends or is retried
-// although one of them panics or no document can hold them.
-func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.end != nil {
-		return r.end
-	}
-	r.staged = append(r.staged, stagedStep{step, change})
-	return nil
-}
-
-// applyStaged applies the staged changes to the checkpoint c. r.mu is held.
-func (r *Run) applyStaged(c *state.Checkpoint) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // the caller may be a goroutine of the mesh
-			err = unencodable{fmt.Errorf("a staged change panicked: %v", p)}
-		}
-	}()
-	for _, s := range r.staged {
-		if s.change != nil {
-			if err := s.change(c); err != nil {
-				return err
-			}
-		}
-		c.Mesh.Step = s.step
-	}
-	return nil
-}
-
-// writeOutcome writes the staged changes and change, which ends or retries the run. If one of the
-// staged ones panics or no document can hold them, it writes change alone: every later claim would
-// do the same work, and fail again. r.mu is held.
-func (r *Run) writeOutcome(change func(*state.Checkpoint) error) error {
-	err := r.write(r.lane.ctx, func(c *state.Checkpoint) error {
-		if err := r.applyStaged(c); err != nil {
-			return err
-		}
-		return change(c)
-	})
-	if len(r.staged) == 0 || !errors.As(err, new(unencodable)) {
-		return err
-	}
-	e := r.task.Envelope
-	r.lane.host.log.Error("staged steps left out: no document can hold them", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
-	r.staged = nil
-	return r.write(r.lane.ctx, change)
-}
-
 // Commit ends a step: it applies change to a copy of the last checkpoint, stores the
 // copy, and returns when it is stored. The next step must not begin before. change may
 // be nil; it may be called more than once, each time with a fresh copy, and must not
@@ -258,8 +201,10 @@ func (r *Run) writeOutcome(change func(*state.Checkpoint) error) error {
 // (streamed text) is the exception: the handler clears it in the commit that makes the turn part of
 // the conversation; for a [state.StepHandler] the mesh does.
 //
-// While the store does not answer, Commit retries until ctx ends or the worker has stopped. It
-// fails with [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
+// While the store does not answer, Commit retries until ctx ends or the worker has stopped. The
+// step may be stored then, with the staged ones, which are not applied again. change is, if the
+// handler calls Commit with it once more, so such a change sets values and does not append to them.
+// Commit fails with [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
 // paused, or is released because this worker stops: the step is stored then, and the
 // handler returns the error unchanged. A step of kind [state.StepIntent] or
 // [state.StepCall] never parks, nor does any while an effect of the ledger is in flight.
@@ -400,6 +345,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		told := next.Mesh.Told
 		r.calls.KeepSent(next)
 		r.calls.RemoveEnded(next) // the change may depend on what is open
+		r.applied = 0
 		if err := change(next); err != nil {
 			return err
 		}
@@ -416,8 +362,8 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return nil
 		}
 		if !errors.Is(err, state.ErrChanged) {
-			if r.rev == 0 {
-				r.tried = append(r.tried, next.Doc.StateID)
+			if !errors.As(err, new(unencodable)) {
+				r.tried = append(r.tried, triedWrite{next.Doc.StateID, r.applied})
 			}
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}
@@ -434,12 +380,14 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	}
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
+	r.tried = nil
 	r.seen.Store(int64(r.lane.age()))
 	r.signalPending(c.Mesh.Pending != "")
 }
 
 // reload makes the record of another writer the current checkpoint, if this worker
-// still owns the run; else the run is lost. r.mu is held.
+// still owns the run; else the run is lost. The record may also be, or follow, a write of this worker
+// that was not answered: the staged steps of that one are stored. r.mu is held.
 func (r *Run) reload(rec *state.Record) error {
 	if rec != nil {
 		c, err := r.lane.records.read(*rec)
@@ -447,6 +395,11 @@ func (r *Run) reload(rec *state.Record) error {
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}
 		if run.Owns(c, r.lane.host.id, r.Epoch()) {
+			for _, w := range r.tried { // at most one of them is stored: each compared with the same revision
+				if stored, _ := c.Follows(&state.Checkpoint{Doc: aaif.State{StateID: w.stateID}}); stored {
+					r.staged = r.staged[min(w.staged, len(r.staged)):]
+				}
+			}
 			r.keep(c, rec.Revision)
 			return nil
 		}
