@@ -235,6 +235,38 @@ func TestASwarmThatPausesWaitsForItsLiveMembers(t *testing.T) {
 	}
 }
 
+// The answer of a live member that arrives while a swarm waits for another one before it pauses is stored
+// at once: otherwise its work would be lost with the worker.
+func TestASwarmThatIsToPauseStoresTheAnswersOfLiveMembers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally("agent.a", "agent.b")
+	r.serve(false, c, "agent.a", "agent.b")
+	block := `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}]}`
+	r.serve(true, team(plan(t, block, ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	until(t, "all members work", func() bool { return len(c.all()) == 2 })
+	if _, err := r.client.Command(r.ctx(), boss, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	c.open("agent.a")
+	until(t, "the first answer is stored", func() bool { return len(r.checkpoint(task).Doc.SubagentStates) == 1 })
+	if status := r.checkpoint(task).Doc.Status; state.Parked(status) {
+		t.Errorf("the run is %s while a live member works", status)
+	}
+	c.open("agent.b")
+	until(t, "it is paused", func() bool { return r.checkpoint(task).Doc.Status == aaif.RunPaused })
+	if _, err := r.client.Command(r.ctx(), boss, intents.ResumeTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.result(task); got.swarm.Answered != 2 {
+		t.Errorf("%+v", got)
+	}
+	if want := map[string]int{"agent.a": 1, "agent.b": 1}; !maps.Equal(c.all(), want) {
+		t.Errorf("asked %v, want %v", c.all(), want)
+	}
+}
+
 // once answers the first task of each entity with the given answer, and later ones as its tally
 // does.
 func once(c *tally, first map[string]string) mesh.HandlerFunc {

@@ -327,13 +327,14 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 }
 
 // commitNow commits the new outcomes. While calls are running it does not park the run, because
-// live calls would be lost: before a stop, the fan-out waits for them.
+// live calls would be lost: before a stop, the fan-out waits for them. It commits the outcomes then,
+// too, because the worker may not live until they have ended.
 func (f *fan) commitNow(ctx context.Context, stopAsking <-chan struct{}) error {
 	switch {
-	case isClosed(stopAsking) || len(f.halted) > 0:
-		return nil
-	case f.running > 0:
+	case f.running > len(f.halted):
 		return f.write(ctx, state.StepCall)
+	case isClosed(stopAsking) || len(f.halted) > 0:
+		return nil // run commits what is left
 	}
 	return f.write(ctx, state.StepTeam)
 }
