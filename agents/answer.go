@@ -150,7 +150,7 @@ func addMember(object json.RawMessage, name string, value any) (json.RawMessage,
 	if _, taken := members[name]; taken {
 		return object, false
 	}
-	raw, err := json.Marshal(value)
+	raw, err := envelope.EncodeJSON(value) // escapes of HTML would make it larger
 	if err != nil {
 		return object, false
 	}

@@ -70,17 +70,22 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 }
 
 // withSwarm adds to the payload how a swarm reached its result, if the result's
-// schema permits the member.
+// schema permits the member and the result has room for it.
 func (t *team) withSwarm(task *mesh.Task, res orchestrate.Result) json.RawMessage {
 	if res.Swarm == nil {
 		return res.Payload
 	}
 	with, ok := addMember(orchestrate.Without(res.Payload, func(name string) bool { return name == "swarm" }), "swarm", res.Swarm)
-	if !ok || t.contract.fits(task.Intent(), with) != nil {
+	most := task.MaxMessage()
+	if !ok || most > 0 && len(with) > most-roomAround || task.Envelope.Reply(envelope.TypeResult, with).Validate() != nil || t.contract.fits(task.Intent(), with) != nil {
 		return res.Payload
 	}
 	return with
 }
+
+// roomAround is how many bytes of a message are kept for the rest of a result's envelope: its other
+// fields, a signature, and what is added to the payload.
+const roomAround = 4 << 10
 
 // withUsage adds to the payload the usage of the whole team, if the result's
 // schema permits the member.

@@ -433,3 +433,41 @@ func TestADurablePipelineSurvivesItsWorker(t *testing.T) {
 		}
 	}
 }
+
+// The record of a swarm has its members' texts as they are: escapes of HTML would make it too large.
+func TestASwarmsRecordIsNotEscaped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	answers := func(answer string) func(*mesh.Task, string) (string, error) {
+		return func(*mesh.Task, string) (string, error) { return answer, nil }
+	}
+	for name, answer := range map[string]string{"one": "yes", "two": "yes", "three": strings.Repeat("<", 250_000)} {
+		w.host((&member{name: name, work: answers(answer)}).agent())
+	}
+	w.host(lead(t, `{"parallel_execution":true,"subagents":[{"ref":"agent.one"},{"ref":"agent.two"},{"ref":"agent.three"}],"consensus":{"strategy":"majority_vote"}}`, ""))
+	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
+	if !strings.Contains(got.payload, `"dissent":[{"alias":"agent.three","entity":"agent.three","output":{"text":"<<<`) {
+		t.Errorf("%.300s %v", got.payload, got.err)
+	}
+}
+
+// A result that has no room for the record of the swarm is the result without it.
+func TestAResultWithoutRoomForASwarmsRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, answer := range map[string]string{
+		"values": `{"v":[` + strings.Repeat("1,", envelope.DefaultMaxValues-4) + `1]}`,
+		"bytes":  `{"v":"` + strings.Repeat("x", 1<<20-640) + `"}`,
+	} {
+		for i := range 2 {
+			w.host(&agents.Agent{Agent: mesh.Agent{Entity: fmt.Sprintf("agent.%s%d", name, i), Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+				return json.RawMessage(answer), nil
+			})}})
+		}
+		d := definition(t, fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Lead %s","goal":"Lead.","orchestration":{"parallel_execution":true,"subagents":[{"ref":"agent.%[1]s0","alias":"%[2]s0"},{"ref":"agent.%[1]s1","alias":"%[2]s1"}],"consensus":{"strategy":"majority_vote"}}}}`, name, strings.Repeat("x", 200)))
+		w.host(newAgent(t, d, agents.Options{}))
+		if got := w.send("agent.lead_"+name, `{"text":"zero"}`, sending{}); got.payload != answer {
+			t.Errorf("%s: %d bytes of %d, %v", name, len(got.payload), len(answer), got.err)
+		}
+	}
+}

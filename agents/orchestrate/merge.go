@@ -1,9 +1,7 @@
 package orchestrate
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -22,37 +20,57 @@ func DefaultMerge(outcomes []Outcome) json.RawMessage {
 	return mustJSON(m)
 }
 
-// mergeWithin is [DefaultMerge] within about most bytes. If the result is
-// larger, it leaves out "text" first, and then the largest outputs; it returns
-// the aliases of those, in document order.
+// mergeWithin is [DefaultMerge] within about most bytes, and the other bounds of an envelope. It
+// leaves out outputs that nest too deep. If the result is too large, it leaves out "text" first, and
+// then the largest outputs. It returns the aliases of the outputs that it leaves out, in document order.
 func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
-	whole := DefaultMerge(outcomes)
-	if len(whole) <= most {
-		return whole, nil
-	}
 	m := merging{Results: resultsOf(outcomes), Failures: failuresOf(outcomes)}
-	size := len(mustJSON(m))
-	bySize := make([]int, len(m.Results))
-	for i := range bySize {
-		bySize[i] = i
-	}
-	slices.SortFunc(bySize, func(i, j int) int {
-		return cmp.Or(cmp.Compare(len(m.Results[j].Output), len(m.Results[i].Output)), cmp.Compare(j, i))
-	})
-	var without []string
-	for _, i := range bySize {
-		if size <= most {
-			break
+	for i := range m.Results {
+		if depth, _ := extent(m.Results[i].Output); depth > maxDepth-mergeDepth {
+			m.Results[i].Output = nil
 		}
-		size -= len(m.Results[i].Output)
-		m.Results[i].Output = nil
 	}
+	m.Text = joined(m.Results)
+	made := mustJSON(m)
+	if len(made) > most {
+		m.Text = ""
+		made = m.leaveOut(mustJSON(m), most, func(raw json.RawMessage) int { return len(raw) })
+	}
+	made = m.leaveOut(made, maxValues, func(raw json.RawMessage) int { _, n := extent(raw); return n })
+	var without []string
 	for _, r := range m.Results {
 		if r.Output == nil {
 			without = append(without, r.Alias)
 		}
 	}
-	return mustJSON(m), without
+	return made, without
+}
+
+// leaveOut leaves out the outputs with the largest size until that of the whole, whose JSON is made, is
+// at most most. It returns the JSON of the rest.
+func (m *merging) leaveOut(made json.RawMessage, most int, size func(json.RawMessage) int) json.RawMessage {
+	over := size(made) - most
+	if over <= 0 {
+		return made
+	}
+	sizes := make([]int, len(m.Results))
+	for i, r := range m.Results {
+		sizes[i] = size(r.Output)
+	}
+	for over > 0 {
+		i := 0
+		for j := range sizes {
+			if sizes[j] >= sizes[i] {
+				i = j
+			}
+		}
+		if len(sizes) == 0 || sizes[i] == 0 {
+			break
+		}
+		over -= sizes[i]
+		sizes[i], m.Results[i].Output = 0, nil
+	}
+	return mustJSON(m)
 }
 
 // joined joins the texts of results that consist of a text only; it returns "" if a result has

@@ -71,8 +71,8 @@ func TestARecordKeepsWhatFits(t *testing.T) {
 	}
 	for room, want := range map[int]string{-1: "", 101: "choice", 102: "output", 204: "output value", 604: "output value choice failure reason error", 304: "output value choice", 504: "output value choice failure reason"} {
 		r := made()
-		shared := r.abridged(1000)
-		r.trim(room)
+		shared := r.abridged(1000, maxValues)
+		r.trim(room, maxValues)
 		var left []string
 		for _, part := range []struct {
 			name string
@@ -90,6 +90,19 @@ func TestARecordKeepsWhatFits(t *testing.T) {
 		}
 		if shared.Truncated || shared.Votes[0].Value == nil || shared.Choice.Reason == "" || shared.Scores[0].Judgements[0].Reason == "" || shared.Dissent != nil {
 			t.Errorf("what is told was trimmed with it: %+v", shared)
+		}
+	}
+}
+
+// The depth and the values of JSON are those that an envelope counts.
+func TestTheExtentOfAnOutput(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		`1`: {0, 0}, `"[,\\\",{"`: {0, 0}, `{}`: {1, 0}, ` [ ] `: {1, 0}, `[[]]`: {2, 1}, `[1]`: {1, 1}, `{"a":[1,{"b":[]}],"c,":"]"}`: {4, 5},
+		`["",{}, [ ]]`: {2, 3}, `[true]`: {1, 1},
+	} {
+		if depth, values := extent([]byte(text)); [2]int{depth, values} != want || !json.Valid([]byte(text)) {
+			t.Errorf("%s: %d levels, %d values; want %v", text, depth, values, want)
 		}
 	}
 }

@@ -334,7 +334,7 @@ func (s *swarm) refused(err error) error {
 	if !errors.As(err, &e) || e.Code != envelope.CodeSwarm {
 		return err
 	}
-	s.rec.trim(s.room())
+	s.rec.trim(s.room(), maxValues)
 	c := *e
 	c.Details = append(slices.Clip(c.Details), envelope.Member{Name: SwarmMember, Value: s.rec.JSON()})
 	return &c

@@ -25,7 +25,7 @@ func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage
 	if by == mergedByDefault { // the default merge contains them
 		s.rec.Results, s.rec.Failures, s.rec.Truncated = nil, nil, len(s.rec.LeftOut) > 0
 	}
-	s.rec.trim(s.room() - len(payload))
+	s.rec.trim(s.roomBeside(payload))
 	if by != "" {
 		e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", By: by, Strategy: string(s.rec.Strategy), Detail: fmt.Sprintf("%d results", s.rec.Answered)}
 		if s.rec.Answered == 1 {
@@ -45,7 +45,7 @@ const mergedByDefault = "default"
 func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage) (payload json.RawMessage, by string, err error) {
 	var consensus *Record
 	if s.rec.Strategy != "" {
-		consensus = s.rec.abridged(s.room() - len(mergePayload(s.input, given, nil)))
+		consensus = s.rec.abridged(s.roomBeside(mergePayload(s.input, given, nil)))
 	}
 	switch {
 	case s.cast.Synthesizer != "":
@@ -73,6 +73,12 @@ func (s *swarm) room() int {
 		most = 1 << 20
 	}
 	return most - most/4
+}
+
+// roomBeside returns how many bytes and JSON values a record may have beside a payload.
+func (s *swarm) roomBeside(payload json.RawMessage) (bytes, values int) {
+	_, n := extent(payload)
+	return s.room() - len(payload), maxValues - n
 }
 
 // synthesize calls the synthesizer. If it fails, the swarm fails, unless the

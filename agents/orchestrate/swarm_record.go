@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // SwarmMember is the reserved member of a result, or of an error with code
@@ -15,6 +16,45 @@ const SwarmMember = "swarm"
 // repeats, because a result must fit into one message. The run's checkpoint has
 // all outputs.
 const maxKept = 256 << 10
+
+// The bounds of a result besides its size. An envelope nests 64 levels, of which it is one. Some of the
+// values that it may contain are left for the names of members and for fields other than the payload.
+const (
+	maxDepth    = 63
+	maxValues   = envelope.DefaultMaxValues / 10 * 9
+	mergeDepth  = 3 // in a default merge, an output is inside an object, a list and an object
+	recordDepth = 4 // in a record, it is inside the object that has the record, too
+)
+
+// extent returns how many levels valid JSON nests, and how many values are in it.
+func extent(raw []byte) (depth, values int) {
+	open, quoted, first := 0, false, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted || c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			continue
+		case c == '{' || c == '[':
+			open++
+			depth = max(depth, open)
+			values++
+			first = true
+			continue
+		case c == '}' || c == ']':
+			open--
+			if first {
+				values-- // it is empty
+			}
+		case c == ',':
+			values++
+		}
+		first = false
+	}
+	return depth, values
+}
 
 // A Record explains the result of a swarm: the votes, the winning member, the
 // other outputs, and the failures.
@@ -78,23 +118,25 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 			s.Dissent = append(s.Dissent, r)
 		}
 	}
-	s.trimOutputs(maxKept)
+	s.trimOutputs(maxKept, maxValues)
 }
 
-// trim removes what does not fit into room bytes. It keeps at most maxKept bytes of outputs and
-// values of votes; the texts of judges and errors get the rest.
-func (s *Record) trim(room int) {
-	s.trimWords(room - s.trimOutputs(min(room, maxKept)))
+// trim removes what does not fit into room bytes and so many JSON values. It keeps at most maxKept
+// bytes of outputs and values of votes; the texts of judges and errors get the rest.
+func (s *Record) trim(room, values int) {
+	s.trimWords(room - s.trimOutputs(min(room, maxKept), values))
 }
 
-// trimOutputs removes the outputs, and then the values of votes, that do not
-// fit into room bytes. It returns how many bytes of them are left.
-func (s *Record) trimOutputs(room int) (kept int) {
+// trimOutputs removes the outputs, and then the values of votes, that nest too deep or do not
+// fit into room bytes and so many JSON values. It returns how many bytes of them are left.
+func (s *Record) trimOutputs(room, values int) (kept int) {
 	keep := func(raw *json.RawMessage) {
-		if kept+len(*raw) > max(room, 0) {
-			*raw, s.Truncated = nil, true
+		depth, n := extent(*raw)
+		if kept+len(*raw) > max(room, 0) || n > max(values, 0) || depth > maxDepth-recordDepth {
+			*raw, s.Truncated, n = nil, true, 0
 		}
 		kept += len(*raw)
+		values -= n
 	}
 	for _, list := range [][]MemberResult{s.Results, s.Dissent} {
 		for i := range list {
@@ -132,8 +174,8 @@ func (s *Record) trimWords(room int) {
 }
 
 // abridged returns the record for a task that already contains the outputs and the failures, and that
-// has room for room bytes more. It shares nothing with the record that is trimmed.
-func (s Record) abridged(room int) *Record {
+// has room for room bytes and so many JSON values more. It shares nothing with the record that is trimmed.
+func (s Record) abridged(room, values int) *Record {
 	s.Results, s.Dissent, s.Failures = nil, nil, nil
 	s.Truncated = slices.ContainsFunc(s.Votes, func(v Vote) bool { return v.Value == nil })
 	s.Votes, s.Scores = slices.Clone(s.Votes), slices.Clone(s.Scores)
@@ -144,7 +186,7 @@ func (s Record) abridged(room int) *Record {
 		c := *s.Choice
 		s.Choice = &c
 	}
-	s.trim(room)
+	s.trim(room, values)
 	return &s
 }
 

@@ -139,3 +139,57 @@ func TestAnOutputThatIsDroppedTakesNoRoom(t *testing.T) {
 		t.Errorf("%d answered, %d failed: %s, %v", got.swarm.Answered, got.swarm.Failed, got.payload, got.err)
 	}
 }
+
+// nested is an object that nests so many levels.
+func nested(levels int) string {
+	return `{"v":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
+}
+
+// many is an object of so many values.
+func many(values int) string { return `{"v":[` + strings.Repeat("1,", values-2) + `1]}` }
+
+// An output that is valid, but would not be inside the swarm's result, is left out of it: an envelope
+// nests 64 levels and has 250,000 values.
+func TestAnOutputThatNoResultCanContainDoesNotFailTheSwarm(t *testing.T) {
+	t.Parallel()
+	const vote = `],"consensus":{"strategy":"majority_vote"}`
+	for _, tt := range []struct {
+		name, b, c string
+		more       string
+		want       string // a part of the payload
+		leftOut    []string
+		truncated  bool
+	}{
+		{"the loser of a vote is deep", `{"v":1}`, nested(60), vote, `{"v":1}`, nil, true},
+		{"the loser of a vote is as deep as it may be", `{"v":1}`, nested(59), vote, `{"v":1}`, nil, false},
+		{"the loser of a vote has many values", many(150_000), many(100_000), vote, `{"v":[1,`, nil, true},
+		{"one of a merge is deep", `{"v":2}`, nested(61), "]", `{"alias":"b","entity":"agent.b","output":{"v":2}},{"alias":"c","entity":"agent.c"}]`, []string{"c"}, true},
+		{"one of a merge is deepest", `{"v":2}`, nested(63), "]", `{"alias":"b","entity":"agent.b","output":{"v":2}},{"alias":"c","entity":"agent.c"}]`, []string{"c"}, true},
+		{"one of a merge is as deep as it may be", `{"v":2}`, nested(60), "]", `{"alias":"c","entity":"agent.c","output":{"v":[[`, nil, false},
+		{"some of a merge have many values", many(150_000), many(120_000), "]", `{"alias":"b","entity":"agent.b"},{"alias":"c","entity":"agent.c","output":{"v":[1,`, []string{"b"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, durable := range []bool{false, true} {
+				r := newRig(t)
+				a := `{"v":1}`
+				if tt.more == vote {
+					a = tt.b
+				}
+				r.serve(durable, says(a), "agent.a")
+				r.serve(durable, says(tt.b), "agent.b")
+				r.serve(durable, says(tt.c), "agent.c")
+				r.serve(durable, team(plan(t, three(tt.more), ""), nil), boss)
+				var got answer
+				if durable {
+					got = r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":60000}`))
+				} else {
+					got = r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
+				}
+				if !strings.Contains(got.payload, tt.want) || !slices.Equal(got.swarm.LeftOut, tt.leftOut) || got.swarm.Truncated != tt.truncated {
+					t.Errorf("durable %v: left out %v, truncated %v, %.400s, %v", durable, got.swarm.LeftOut, got.swarm.Truncated, got.payload, got.err)
+				}
+			}
+		})
+	}
+}
