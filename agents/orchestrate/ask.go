@@ -165,7 +165,15 @@ func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.Raw
 	// member's time.
 	timed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(a.silent, func() { cancel(errSilent) }).Stop()
+	timer := time.AfterFunc(a.silent, func() { cancel(errSilent) })
+	defer timer.Stop()
+	if halted := a.pause; halted != nil {
+		a.pause = func(ctx context.Context) error { // while the run is to stop, the answer is not read
+			timer.Stop()
+			defer timer.Reset(a.silent)
+			return halted(ctx)
+		}
+	}
 	err := w.call(timed, at, a, payload, out)
 	if err != nil && errors.Is(context.Cause(timed), errSilent) && fatal(ctx, err) == nil {
 		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer within %s", at.participant.Alias, a.silent)

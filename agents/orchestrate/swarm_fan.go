@@ -61,7 +61,8 @@ type halt struct {
 	done chan struct{} // closed if the run continues after all
 }
 
-// pause waits until the run has stopped, or continues after all.
+// pause waits until the run has stopped, or continues after all. ctx is the fan-out's, not the call's: the
+// answer of a member may be there when the members' time ends, but it is not read while the run is to stop.
 func (f *fan) pause(ctx context.Context, slot int) error {
 	h := halt{slot, make(chan struct{})}
 	select {
@@ -107,7 +108,6 @@ func (s *swarm) fan(stage string, others bool) *fan {
 }
 
 func (f *fan) add(a memberCall) {
-	a.pause = func(ctx context.Context) error { return f.pause(ctx, a.slot) }
 	f.asks = append(f.asks, a)
 }
 
@@ -149,7 +149,9 @@ func (f *fan) run(ctx context.Context) error {
 		if !isClosed(stopAsking) && len(f.halted) == 0 && end == nil {
 			for ; len(todo) > 0 && f.running < f.width; todo = todo[1:] {
 				f.running++
-				go f.one(inTime, todo[0], done)
+				a := todo[0]
+				a.pause = func(context.Context) error { return f.pause(ctx, a.slot) }
+				go f.one(inTime, a, done)
 			}
 		}
 		if f.running == len(f.halted) && end == nil { // asked to stop, and no call is running

@@ -3,11 +3,14 @@ package orchestrate_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -60,5 +63,33 @@ func TestAMemberThatIsLateIsTriedAgainOrReplaced(t *testing.T) {
 	const want = `{"failures":[],"results":[{"alias":"a","entity":"agent.a","output":{"v":1}},{"alias":"b","entity":"agent.f","output":{"v":2}}]}`
 	if got.payload != want || got.err != nil || got.swarm.Failed != 0 {
 		t.Errorf("%s, %v, failures %s", got.payload, got.err, failures(got.swarm.Failures))
+	}
+}
+
+// A durable member that has answered while its swarm was to pause, and a live member held that up, has not
+// failed: its time stood still, and the swarm reads its answer when it is resumed.
+func TestAPauseIsNotTheTimeOfItsMembers(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newRig(t)
+	c := newTally("agent.a", "agent.b")
+	r.serve(true, c, "agent.a")
+	r.serve(false, c, "agent.b")
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}]}`
+	root := extras(`"steps":{"b":{"timeout_seconds":6,"max_retries":0}}`)
+	r.serve(true, teamWith(plan(t, block, root), nil, orchestrate.Options{MemberTime: 4 * time.Second}), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	until(t, "both work", func() bool { return len(c.all()) == 2 })
+	if _, err := r.client.Command(r.ctx(), boss, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	c.open("agent.a")
+	until(t, "it is paused", func() bool { return r.checkpoint(task).Doc.Status == aaif.RunPaused })
+	if _, err := r.client.Command(r.ctx(), boss, intents.ResumeTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	got := r.result(task)
+	if !strings.Contains(got.payload, `"results":[{"alias":"a","entity":"agent.a","output":{"n":0}}]`) || got.swarm.Failed != 1 || c.all()["agent.a"] != 1 {
+		t.Errorf("%s, %v, asked %v", got.payload, got.err, c.all())
 	}
 }
