@@ -349,19 +349,27 @@ func (w *work) receiver(ctx context.Context, key string, p *Participant, a membe
 	if to := w.calledBefore(key); to != "" {
 		return Member{Entity: to, restored: true}, nil
 	}
-	long := time.Now().Add(findPatience)
-	until := earlier(long, time.Now().Add(w.left()))
+	until := time.Now().Add(min(findPatience, w.left()))
 	if w.run != nil {
 		until = time.Now().Add(min(findPatienceDurable, w.left()))
 		if own := p.Extras.Timeout(); own > 0 {
 			until = earlier(until, time.Now().Add(own))
 		}
 	}
+	m, err := w.find(ctx, p, a, until)
+	if err == nil {
+		w.choose(key, p, m)
+	}
+	return m, err
+}
+
+// find returns the member that the directory finds. It waits until a time for one that answers.
+func (w *work) find(ctx context.Context, p *Participant, a memberCall, until time.Time) (Member, error) {
+	long := time.Now().Add(findPatience)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		m, err := w.dir.Find(ctx, p.Ref)
 		switch {
 		case err == nil:
-			w.choose(key, p, m)
 			return m, nil
 		case ctx.Err() != nil:
 			return m, context.Cause(ctx)

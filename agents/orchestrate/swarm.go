@@ -138,7 +138,8 @@ func (p *position) forgetTimes() {
 }
 
 // roles removes members from the workers whose own definitions declare that they judge or merge, if
-// the document needs such a role and names no member for it (AAIF, orchestration.role).
+// the document needs such a role and names no member for it (AAIF, orchestration.role). It waits a
+// little for definitions that cannot be read now, because the roles stay as they are.
 func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 	judges := s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0
 	merges := s.cast.Synthesizer == ""
@@ -146,13 +147,18 @@ func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 		return workers, nil
 	}
 	var rest []int
+	var unread error
+	until := time.Now().Add(min(findPatience, s.left()/10))
 	for _, i := range workers {
 		p := &s.plan.Members[i]
 		role := aaif.Role("")
 		if p.Role == "" && !IsEntity(p.Ref) {
-			m, err := s.dir.Find(ctx, p.Ref)
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+			m, err := s.find(ctx, p, memberCall{}, until)
+			if err != nil {
+				if err := fatal(ctx, err); err != nil {
+					return nil, err
+				}
+				unread = err
 			}
 			if err == nil && m.Def != nil && m.Def.Agent.Orchestration != nil && len(m.Def.Agent.Orchestration.Subagents) == 0 {
 				role = m.Def.Agent.Orchestration.Role
@@ -166,6 +172,9 @@ func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 		default:
 			rest = append(rest, i)
 		}
+	}
+	if judges && len(s.cast.Evaluators) == 0 && s.agentModel == nil && errors.Is(unread, ErrUnanswered) {
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the strategy best_of_n has no evaluator, unless it is one whose definition cannot be read now: %w", unread)
 	}
 	return rest, nil
 }

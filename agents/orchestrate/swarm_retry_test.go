@@ -136,3 +136,52 @@ func TestAFailedSwarmKeepsTheAnswersItHas(t *testing.T) {
 		t.Errorf("subagent_states %q, want %q", states, want)
 	}
 }
+
+// unread is a directory that cannot read the definition of its judge for the first so many times.
+type unread struct {
+	judge orchestrate.Member
+	times atomic.Int32
+}
+
+func (d *unread) Find(_ context.Context, ref string) (orchestrate.Member, error) {
+	switch {
+	case ref != "file:j.yaml":
+		return orchestrate.Member{Entity: ref}, nil
+	case d.times.Add(-1) >= 0:
+		return orchestrate.Member{}, orchestrate.ErrUnanswered
+	}
+	return d.judge, nil
+}
+
+// A member whose definition says that it judges does so, too, if the definition cannot be read for a
+// moment. A swarm that needs it fails so that it is tried again.
+func TestARoleThatCannotBeReadIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		times int32
+		want  string
+	}{
+		{"once", 1, `{"n":2}`},
+		{"always", 1 << 20, "!E_UNAVAILABLE true"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c := newTally()
+			r.serve(false, c, "agent.a", "agent.b", "agent.c")
+			r.serve(false, judge("score"), "agent.j")
+			dir := &unread{judge: orchestrate.Member{Entity: "agent.j", Def: definitionOf(t, `{"role":"evaluator"}`)}}
+			dir.times.Store(tt.times)
+			p := plan(t, three(`,{"ref":"file:j.yaml","alias":"j"}],"consensus":{"strategy":"best_of_n"}`), "")
+			r.serve(false, teamWith(p, nil, orchestrate.Options{Directory: dir}), boss)
+			got := r.ask(`{"text":"go"}`, `{"timeout_ms":20000}`)
+			if got.err != nil {
+				got.payload = fmt.Sprintf("!%s %v", got.err.Code, got.err.Retryable)
+			}
+			if got.payload != tt.want {
+				t.Errorf("%s, want %s: %v", got.payload, tt.want, got.err)
+			}
+		})
+	}
+}
