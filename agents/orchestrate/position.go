@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -100,8 +101,8 @@ func (w *work) begin() error {
 }
 
 // beginAttempt begins another attempt at a failed run. It keeps the successful outcomes, and the failures
-// that are final: those of a swarm whose members have all ended, and those of skipped pipeline
-// steps. The times that a swarm has reserved are forgotten, because less time is left now.
+// that are final: those of a swarm whose members have all ended, those of people in a swarm, who are not
+// asked again, and those of skipped pipeline steps. The times that a swarm has reserved are forgotten, because less time is left now.
 func (w *work) beginAttempt(scope string) {
 	w.pos.Scope, w.pos.Failed = scope, nil
 	w.pos.forgetTimes()
@@ -110,11 +111,20 @@ func (w *work) beginAttempt(scope string) {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
 			return false
 		}
+		if w.plan.Pattern == Swarm && refusedByPerson(&o) {
+			return false
+		}
 		return o.Err != nil && (o.Slot >= len(w.pos.Members) || !slices.Contains(heard, o.Alias)) // a member's alias may equal the name of the agent's model
 	})
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
 		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })
 	})
+}
+
+// refusedByPerson reports whether a person has declined, or has not answered in time.
+func refusedByPerson(o *Outcome) bool {
+	return o.Err != nil && !o.Err.Retryable && (o.Err.Code == envelope.CodeDeclined || o.Err.Code == envelope.CodeTimeout) &&
+		subject.EntityType(o.Entity) == subject.TypeHuman
 }
 
 // save writes the position into a checkpoint.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -355,6 +356,33 @@ func TestJudgesOfASequenceAreAskedTogether(t *testing.T) {
 	task := r.submit(`{"text":"go"}`, "")
 	r.waits(task)
 	if asks, err := r.client.PersonTasks(r.ctx(), ""); err != nil || len(asks) != 4 {
+		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
+	}
+}
+
+// A person who has declined is not asked again when the swarm is tried again, because another member
+// has failed in a way that may pass.
+func TestAPersonWhoDeclinedIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally()
+	r.serve(true, once(c, map[string]string{"agent.a": "E_UNAVAILABLE"}), "agent.a", "agent.c")
+	r.retries = 1
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"agent.c","alias":"c"}],"consensus":{"strategy":"majority_vote"}}`
+	r.serve(true, team(plan(t, block, extras(`"min_results":2,"tie":"first","steps":{"a":{"max_retries":0}}`)), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	ask := r.open("human.bob")
+	if err := r.client.AnswerPersonTask(r.ctx(), ask, ask.Task.Reply(envelope.TypeError, envelope.Errorf(envelope.CodeDeclined, "no").Payload())); err != nil {
+		t.Fatal(err)
+	}
+	got := r.result(task)
+	if got.payload != `{"n":0}` || failures(got.swarm.Failures) != "bob E_DECLINED" {
+		t.Errorf("%+v, failures %s", got, failures(got.swarm.Failures))
+	}
+	if want := map[string]int{"agent.a": 2, "agent.c": 1}; !maps.Equal(c.all(), want) {
+		t.Errorf("asked %v, want %v", c.all(), want)
+	}
+	if asks, err := r.client.PersonTasks(r.ctx(), ""); err != nil || len(asks) != 1 {
 		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
 	}
 }
