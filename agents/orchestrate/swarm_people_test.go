@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -406,6 +407,49 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 	}
 	until(t, "eve is told", func() bool {
 		asks, err := r.client.PersonTasks(r.ctx(), "human.eve")
+		return err == nil && len(asks) == 1 && asks[0].State == mesh.AskWithdrawn
+	})
+}
+
+// lateAck is a JetStream whose first acknowledgement comes late: the message is stored before.
+type lateAck struct {
+	natsjs.JetStream
+	first        atomic.Bool
+	stored, gate chan struct{}
+}
+
+func (j *lateAck) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	ack, err := j.JetStream.PublishMsg(ctx, m, opts...)
+	if j.first.CompareAndSwap(false, true) {
+		close(j.stored)
+		select {
+		case <-j.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return ack, err
+}
+
+// A question that is on its way to a person when the swarm is decided is withdrawn, too.
+func TestAQuestionOnItsWayIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally("agent.a")
+	r.serve(true, c, "agent.a")
+	js := &lateAck{JetStream: r.js(natstest.Conn(t, r.srv)), stored: make(chan struct{}), gate: make(chan struct{})}
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"}],"consensus":{"strategy":"first_success"}}`
+	r.serveAs(true, team(plan(t, block, ""), nil), []string{boss}, func(_ *serving, d *mesh.Durable) { d.Inbox = jetstream.NewInbox(js, subject.Map{}) })
+	task := r.submit(`{"text":"go"}`, "")
+	within(t, "the question is stored", js.stored)
+	c.open("agent.a")
+	r.told(intents.RunStepFinished)
+	close(js.gate)
+	if got := r.result(task); got.payload != `{"n":0}` || !slices.Equal(got.swarm.Cancelled, []string{"bob"}) {
+		t.Errorf("%+v", got)
+	}
+	until(t, "bob is told", func() bool {
+		asks, err := r.client.PersonTasks(r.ctx(), "human.bob")
 		return err == nil && len(asks) == 1 && asks[0].State == mesh.AskWithdrawn
 	})
 }

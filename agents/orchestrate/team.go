@@ -229,11 +229,14 @@ func (w *work) answered() (ids []string) {
 	return ids
 }
 
-// fatal returns err if it ends the run on this worker, whatever the member did; otherwise nil.
+// fatal returns err if it ends the run on this worker, whatever the member did; otherwise nil. A person
+// who was asked while a fan-out ended has the task: the fan-out withdraws it, or waits for the answer.
 func fatal(ctx context.Context, err error) error {
-	switch {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, mesh.ErrAnswerPending) && (cause == errEnough || cause == errTooFew || cause == errLate):
+		return err
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return cause
 	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrAnswerPending), mesh.IsDelegated(err):
 		return err
 	}

@@ -123,7 +123,9 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 			}
 		}
 		late = true
-		w.Asked, err = o.Agent.post(ctx, task)
+		// If the caller gives up meanwhile, the person may have the task: only the answer says that it is
+		// to be withdrawn.
+		w.Asked, err = o.Agent.post(context.WithoutCancel(ctx), task)
 		return err
 	})
 	if err != nil {
