@@ -21,9 +21,10 @@ func DefaultMerge(outcomes []Outcome) json.RawMessage {
 }
 
 // mergeWithin is [DefaultMerge] within about most bytes, and the other bounds of an envelope. It
-// leaves out outputs that nest too deep. If the result is too large, it leaves out "text" first, and
-// then the largest outputs. It returns the aliases of the outputs that it leaves out, in document order.
-func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
+// leaves out outputs that nest too deep. If the result is too large, it leaves out "text" first, then
+// the largest outputs, and at last messages of failures. It returns the aliases of the outputs that it
+// leaves out, in document order, and whether it left out outputs or messages.
+func mergeWithin(outcomes []Outcome, most int) (made json.RawMessage, without []string, cut bool) {
 	m := merging{Results: resultsOf(outcomes), Failures: failuresOf(outcomes)}
 	for i := range m.Results {
 		if depth, _ := extent(m.Results[i].Output); depth > maxDepth-mergeDepth {
@@ -31,19 +32,26 @@ func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
 		}
 	}
 	m.Text = joined(m.Results)
-	made := mustJSON(m)
+	made = mustJSON(m)
 	if len(made) > most {
 		m.Text = ""
 		made = m.leaveOut(mustJSON(m), most, func(raw json.RawMessage) int { return len(raw) })
 	}
 	made = m.leaveOut(made, maxValues, func(raw json.RawMessage) int { _, n := extent(raw); return n })
-	var without []string
 	for _, r := range m.Results {
 		if r.Output == nil {
 			without = append(without, r.Alias)
 		}
 	}
-	return made, without
+	if room := most - len(made); room < 0 {
+		for _, f := range m.Failures {
+			room += len(f.Error.Message)
+		}
+		rec := Record{Failures: m.Failures}
+		rec.trimWords(room)
+		made, cut = mustJSON(m), true
+	}
+	return made, without, cut || without != nil
 }
 
 // leaveOut leaves out the outputs with the largest size until that of the whole, whose JSON is made, is

@@ -106,3 +106,23 @@ func TestTheExtentOfAnOutput(t *testing.T) {
 		}
 	}
 }
+
+// The messages of failures are left out of a merge, after the outputs, if there are too many of them.
+func TestAMergeOfManyFailuresFits(t *testing.T) {
+	t.Parallel()
+	in := outcomes(`{"v":1}`, "!E_MODEL", "!E_MODEL", "!E_MODEL")
+	for i := range in[1:] {
+		in[i+1].Err.Message = strings.Repeat("x", 200)
+	}
+	if whole, without, cut := mergeWithin(in, 10_000); len(whole) < 600 || without != nil || cut {
+		t.Errorf("with room: %s, without %v, cut %v", whole, without, cut)
+	}
+	got, without, cut := mergeWithin(in, 800)
+	var back merging
+	if err := json.Unmarshal(got, &back); err != nil || len(got) > 800 || len(without) != 1 || !cut {
+		t.Fatalf("%d bytes: %s, without %v, cut %v, %v", len(got), got, without, cut, err)
+	}
+	if f := back.Failures; len(f) != 3 || f[0].Error.Message == "" || f[2].Error.Message != "" || f[2].Error.Code != "E_MODEL" {
+		t.Errorf("failures %+v", f)
+	}
+}

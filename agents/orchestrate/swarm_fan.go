@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -45,7 +46,7 @@ type fan struct {
 	inTurn bool
 	behind int // number of members that wait for their turn
 
-	room    int64 // bytes left for further outputs
+	room    int64 // bytes left for further outputs and errors
 	running int
 	halts   chan halt
 	halted  map[int]halt  // running calls that wait for the others to end, by slot
@@ -317,7 +318,9 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	case ending:
 		return nil // too late to count
 	}
-	if size := int64(len(d.out.Output)); size <= max(f.room, 0) {
+	if d.out.Err != nil {
+		d.out.Err = f.bounded(d.out.Err)
+	} else if size := int64(len(d.out.Output)); size <= max(f.room, 0) {
 		f.room -= size
 	} else {
 		d.out.Output = nil
@@ -326,6 +329,18 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	f.record(d.out)
 	f.fresh++
 	return f.each(&d.out)
+}
+
+// bounded returns an error as it is stored: if it takes more than one part in sixteen of the room, so that
+// errors leave room for outputs, without its details, and with the beginning of its message.
+func (f *fan) bounded(e *envelope.Error) *envelope.Error {
+	if size := int64(len(e.Payload())); size <= f.room/16 {
+		f.room -= size
+		return e
+	}
+	c := *e
+	c.Details, c.EvidenceRefs, c.Message = nil, nil, clip.Cut(c.Message, maxReason)
+	return &c
 }
 
 // commitNow commits the new outcomes. While calls are running it does not park the run, because
@@ -352,12 +367,15 @@ func (f *fan) write(ctx context.Context, kind state.StepKind) error {
 	return nil
 }
 
-// held returns the size of the outputs so far, in bytes.
+// held returns the size of the outputs and errors so far, in bytes.
 func (f *fan) held() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.pos.Outcomes {
-		n += int64(len(f.pos.Outcomes[i].Output))
+		o := &f.pos.Outcomes[i]
+		if n += int64(len(o.Output)); o.Err != nil {
+			n += int64(len(o.Err.Payload()))
+		}
 	}
 	return n
 }

@@ -23,7 +23,7 @@ func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage
 	}
 	s.rec.MergedBy = by
 	if by == mergedByDefault { // the default merge contains them
-		s.rec.Results, s.rec.Failures, s.rec.Truncated = nil, nil, len(s.rec.LeftOut) > 0
+		s.rec.Results, s.rec.Failures = nil, nil
 	}
 	s.rec.trim(s.roomBeside(payload))
 	if by != "" {
@@ -61,7 +61,7 @@ func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage)
 
 // unmerged is the default merge, without the outputs that do not fit.
 func (s *swarm) unmerged(given []Outcome) (payload json.RawMessage) {
-	payload, s.rec.LeftOut = mergeWithin(given, s.room())
+	payload, s.rec.LeftOut, s.rec.Truncated = mergeWithin(given, s.room())
 	return payload
 }
 

@@ -1,11 +1,16 @@
 package orchestrate_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -191,5 +196,35 @@ func TestAnOutputThatNoResultCanContainDoesNotFailTheSwarm(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Errors count as outputs do: one that takes too much of the room is stored without its details, and with the
+// beginning of its message.
+func TestAnErrorThatIsTooLargeIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		e := envelope.Errorf(envelope.CodeTool, "%s", strings.Repeat("x", 5_000))
+		e.Details = []envelope.Member{{Name: "more", Value: json.RawMessage(`"` + strings.Repeat("y", 5_000) + `"`)}}
+		return nil, e
+	}), "agent.a", "agent.b")
+	r.serve(true, says(`{"v":1}`), "agent.c")
+	block := strings.Replace(three("]"), `"parallel_execution":true,`, "", 1) // one after the other
+	for most, want := range map[int64][2]bool{1 << 20: {true, true}, 10_200 * 16: {true, false}, 1_000: {}} {
+		r.serve(true, teamWith(plan(t, block, ""), nil, orchestrate.Options{MaxOutputs: most}), fmt.Sprintf("agent.boss%d", most))
+		task := r.submitted(taskFor(fmt.Sprintf("agent.boss%d", most), `{"text":"go"}`, ""))
+		if got := r.result(task); got.err != nil || got.swarm.Answered != 1 || got.swarm.Failed != 2 {
+			t.Fatalf("%+v", got)
+		}
+		var position struct{ Outcomes []orchestrate.Outcome }
+		if err := json.Unmarshal(r.checkpoint(task).Mesh.Plan, &position); err != nil || len(position.Outcomes) != 3 {
+			t.Fatalf("%d outcomes, %v", len(position.Outcomes), err)
+		}
+		for i, o := range position.Outcomes[:2] {
+			if whole := len(o.Err.Details) == 1 && len(o.Err.Message) == 5_000; whole != want[i] || !whole && (len(o.Err.Details) > 0 || len(o.Err.Message) > 2_000) {
+				t.Errorf("MaxOutputs %d: error %d has %d details and a message of %d bytes", most, i, len(o.Err.Details), len(o.Err.Message))
+			}
+		}
 	}
 }

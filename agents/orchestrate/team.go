@@ -61,7 +61,8 @@ type Options struct {
 	Handoffs *Handoffs
 	// MaxOutputs bounds, in bytes, the outputs of all members of a swarm
 	// together: they are held in memory and in the run's checkpoint. A member
-	// that exceeds it has failed (E_TOO_LARGE). Default 64 MiB.
+	// that exceeds it has failed (E_TOO_LARGE). Errors count, too; one that exceeds
+	// a sixteenth of what is left loses its details. Default 64 MiB.
 	MaxOutputs int64
 	// MemberTime is the timeout of each try of a member of a swarm if the
 	// document sets none and the task has more than a day: a member that never
