@@ -247,7 +247,8 @@ func (ds *deliveries) delayEarly(r *Run) bool {
 // maxEarlyDelay is the longest delay of one nak for a task that is to begin later.
 const maxEarlyDelay = 10 * time.Minute
 
-// resumed looks up the run that the message resumes.
+// resumed looks up the run that the message resumes. The header is unsigned: the message must have
+// the task of the record, as one that a worker has queued.
 func (ds *deliveries) resumed(r *Run) error {
 	id := r.hold.Header.Get(wire.HeaderRun)
 	if id == "" || len(id) > state.MaxRun {
@@ -260,7 +261,7 @@ func (ds *deliveries) resumed(r *Run) error {
 	if err != nil {
 		return err
 	}
-	return ds.resume(r, rec, func(*state.Checkpoint) bool { return true })
+	return ds.resume(r, rec, func(c *state.Checkpoint) bool { return r.isOf(&rec, c) })
 }
 
 // resume lets the message resume the run of a record if says returns true for the record's
@@ -277,7 +278,7 @@ func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoi
 	}
 	t := r.task
 	if env.ID != t.Envelope.ID || !says(c) {
-		return nil // the header is unsigned: this is another, ordinary task
+		return nil // this is another, ordinary task
 	}
 	r.id.Run, r.stored = rec.ID.Run, c
 	if k := c.Mesh.Step.Kind; c.Mesh.Work == r.hold.Seq || k == state.StepImport || k == state.StepFork {

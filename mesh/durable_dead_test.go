@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -229,6 +230,58 @@ func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 	r.drainedQueue()
 	equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
 	equal(t, "dead letters", len(r.letters()), 0)
+}
+
+// A message that claims to resume a dead-lettered run is not the run's: its bytes become no dead
+// letter under the task of another, and its sender is not answered.
+func TestAForgedMessageOfADeadRunMakesNoDeadLetter(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: failing(envelope.Errorf(envelope.CodeUnavailable, "no luck")), Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	task.ReplyTo = envelope.NewID() // a hop: its digest does not depend on requires
+	run := r.submit(client, task).Run
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatalf("result %v", err)
+	}
+	r.drainedQueue()
+	core := r.listen("aee.reply." + reviewer + ".*")
+	other, altered := *task, *task
+	other.Payload = json.RawMessage(`{"n":2}`)
+	altered.Requires = json.RawMessage(`{"timeout_ms":86400000}`)
+	for name, forged := range map[string]struct {
+		task   *envelope.Envelope
+		header nats.Header
+	}{
+		"another payload":    {&other, nats.Header{headers.HeaderRun: {run}}},
+		"its own":            {task, nats.Header{headers.HeaderRun: {run}, "Extra": {"x"}}},
+		"altered":            {&altered, nats.Header{headers.HeaderRun: {run}}},
+		"altered, no header": {&altered, nil},
+	} {
+		for _, l := range r.letters() {
+			if err := r.dead().Drop(ctxFor(t), l.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.again(forged.task, forged.header)
+		letters := r.letters()
+		if forged.task == &other && (len(letters) != 1 || letters[0].Run != "" || letters[0].Code != string(envelope.CodeReplay)) {
+			t.Errorf("%s: dead letters %+v, want the forged message refused", name, letters)
+		}
+		for _, l := range letters {
+			if l.Run != "" && (string(l.Data) != string(encode(t, task)) || l.Header.Get("Extra") != "") {
+				t.Errorf("%s: dead letter of run %s: %s, %v", name, l.Run, l.Data, l.Header)
+			}
+		}
+		if forged.header != nil && forged.task != &other {
+			empty(t, name+": the reply again", core)
+		} else {
+			for len(core) > 0 {
+				<-core
+			}
+		}
+	}
 }
 
 // A task that kills its worker each time must not do so for ever.

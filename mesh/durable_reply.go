@@ -103,6 +103,9 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 func (rw *replyWriter) publishOutcome(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
+	if r.stored != nil && r.replied && r.hold.Seq != m.Work {
+		return nil // a message that claims to resume the run, which has ended: see deliveries.resumed
+	}
 	rw.withdrawAll(r, c)
 	if m.Handed != nil {
 		return rw.queueDelegated(r)
@@ -126,6 +129,9 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	if m.Dead != "" {
 		failed := *r.hold.Delivery // the letter names the run's own message, also if another message of the task finds that the run has ended
 		failed.Seq, failed.Stored = m.Work, m.StoredAt
+		if r.hold.Seq != m.Work {
+			failed.Data = nil // the other message may have other headers, and its hop other requires
+		}
 		if failed.Data, failed.Header, err = client.Letter(c, failed.Data, failed.Header); err != nil {
 			return err
 		}
