@@ -588,3 +588,43 @@ func TestABusyWorkerHearsACommandThatItGaveBack(t *testing.T) {
 	_, err := r.result(client, task)
 	equal(t, "code", codeOf(err), envelope.CodeCancelled)
 }
+
+// The id of a command is the sender's choice: it must not be that of a dead letter's retry, on any
+// way that a command takes.
+func TestACommandWithTheIDOfARetryIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s, Steers: true})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", s.entered)
+	s.next <- struct{}{}
+	if err := within(t, "the step", s.outcome); err != nil {
+		t.Fatal(err)
+	}
+	forged := func(id, copyOf, of string) *envelope.Envelope {
+		e := mesh.NewCommand(ada, reviewer, intents.SteerTask{Target: intents.Target{ID: of, Durable: true, CopyOf: copyOf}, Text: "faster"})
+		e.ID = id
+		return e
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if codeOf(err) != envelope.CodeRequires {
+			t.Errorf("%s: %v, want %s", what, err, envelope.CodeRequires)
+		}
+	}
+	_, err := client.TryCommand(ctxFor(t), forged("retry.10", "", task.ID))
+	refused("live", err)
+	_, err = client.TryCommand(ctxFor(t), forged(envelope.NewID(), "retry.11", task.ID))
+	refused("a copy", err)
+	_, err = client.TryCommand(ctxFor(t), forged("retry.12", "", envelope.NewID()))
+	refused("noted", err)
+	_, _, err = client.Perform(ctxFor(t), forged("retry.13", "", task.ID), mesh.SubmitOptions{}, mesh.ResultOptions{})
+	refused("queued", err)
+	if c := r.record(task); len(c.Mesh.Commands)+len(c.Mesh.Steering) > 0 {
+		t.Errorf("commands %q, steering %+v", c.Mesh.Commands, c.Mesh.Steering)
+	}
+	s.open()
+}

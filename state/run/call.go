@@ -39,8 +39,18 @@ func pastCalls(c *state.Checkpoint) {
 }
 
 // RetryPrefix begins the id of the retry of a dead letter among the commands of a run; the letter's
-// sequence follows. Other commands have the ids of their envelopes.
+// sequence follows. Other commands have the ids of their envelopes, which their senders choose: see
+// [CheckCommandID].
 const RetryPrefix = "retry."
+
+// CheckCommandID refuses the id of a command that begins with [RetryPrefix]: the run would take it
+// for the retry of a dead letter.
+func CheckCommandID(id string) error {
+	if strings.HasPrefix(id, RetryPrefix) {
+		return envelope.Errorf(envelope.CodeRequires, "the id of a command, or its copy_of, begins with %q", RetryPrefix)
+	}
+	return nil
+}
 
 // LastRetry returns the id of the last retry of the run after it was dead-lettered, "" if there is
 // none.

@@ -161,7 +161,7 @@ func Times(n int) string {
 func applyNoted(c *state.Checkpoint, t Terms, out *Claimed) (end *envelope.Error) {
 	k := &c.Mesh
 	for _, n := range k.Noted {
-		if !t.MayCommand(n) || n.Intent == intents.TaskSteer && len(k.Steering) >= MaxSteering {
+		if !t.MayCommand(n) || n.Intent == intents.TaskSteer && len(k.Steering) >= MaxSteering || CheckCommandID(n.ID) != nil { // an earlier release may have noted such an id
 			out.Refused = append(out.Refused, n)
 			continue
 		}

@@ -108,6 +108,9 @@ const arrivalBackoff = 5 * time.Second
 func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
 	m := &c.Mesh
 	out := Commanded{Status: string(c.Doc.Status)}
+	if err := CheckCommandID(o.Envelope); err != nil {
+		return out, err
+	}
 	switch {
 	case m.Task == nil && !c.Terminal():
 		out.Do = Note

@@ -560,3 +560,24 @@ func TestAMoveIsNotReplaced(t *testing.T) {
 		}
 	}
 }
+
+// The ids of retries are among the commands of a run: a command that has such an id would send the
+// run's calls again, and swallow the retry of a later dead letter.
+func TestACommandIsNoRetry(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"retry.10", "retry.", "retry.x"} {
+		c := begun()
+		out, err := run.Command(c, &run.Order{Envelope: id, Intent: intents.TaskSteer, From: "human.ann", Text: "faster"}, run.Here, noon)
+		var problem *envelope.Error
+		if !errors.As(err, &problem) || problem.Code != envelope.CodeRequires || len(c.Mesh.Commands)+len(c.Mesh.Steering) > 0 {
+			t.Errorf("%s: %+v, %v, commands %q", id, out, err, c.Mesh.Commands)
+		}
+		n := state.Noted{ID: id, Intent: intents.TaskSteer, From: "human.ann", Text: "faster", At: noon} // of an earlier release
+		c = state.New("agent.x", "task-0001", "")
+		c.Mesh.Noted = []state.Noted{n}
+		got := run.Claim(c, run.Mine, run.Message{Worker: "a", Seq: 7}, run.Terms{Now: noon, MaxClaims: 3, MayCommand: func(state.Noted) bool { return true }})
+		if len(c.Mesh.Commands)+len(c.Mesh.Steering) > 0 || !slices.Equal(got.Refused, []state.Noted{n}) {
+			t.Errorf("%s, noted: commands %q, refused %+v", id, c.Mesh.Commands, got.Refused)
+		}
+	}
+}

@@ -32,15 +32,16 @@ const maxCopyOf = 128
 
 // New reads the order of a command.
 func New(env *envelope.Envelope, keyID string, signed bool) (*Order, error) {
-	o := &Order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, KeyID: keyID, Signed: signed}
+	o := &Order{Order: run.Order{Intent: env.Intent, From: env.From}, KeyID: keyID, Signed: signed}
 	if err := wire.ReadJSON(env.Payload, &o.Order); err != nil {
 		return nil, fault.Misfit(err)
 	}
 	if len(o.CopyOf) > maxCopyOf {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "copy_of has %d bytes, the limit is %d", len(o.CopyOf), maxCopyOf)
 	}
-	if o.CopyOf != "" {
-		o.Envelope = o.CopyOf
+	o.Envelope = cmp.Or(o.CopyOf, env.ID)
+	if err := run.CheckCommandID(o.Envelope); err != nil {
+		return nil, err
 	}
 	if len(o.Text) > run.MaxSteerText {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), run.MaxSteerText)
