@@ -40,6 +40,9 @@ type CancelTask struct {
 	Corr    string `json:"corr,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Durable bool   `json:"durable,omitempty"` // as in [Target]
+	// From, if not empty, is the from of the tasks: a task of another sender is not cancelled. A sender who
+	// knows a task only from what an agent says of its calls gives it.
+	From string `json:"from,omitempty"`
 }
 
 // PauseTask pauses a run after its current step.

@@ -67,6 +67,7 @@ func TestACancelThatOvertakesItsTaskEndsIt(t *testing.T) {
 		task, cancel bool // signed
 		from         string
 		corr         bool // the cancel names the task by its corr
+		caller       string
 		ends         bool
 	}{
 		"unsigned":                    {from: ada, ends: true},
@@ -75,6 +76,8 @@ func TestACancelThatOvertakesItsTaskEndsIt(t *testing.T) {
 		"of the agent":                {from: reviewer, ends: true},
 		"an unsigned one of a signed": {task: true, from: ada},
 		"of another sender":           {from: "human.eve"},
+		"of this caller's task":       {from: ada, caller: ada, ends: true},
+		"of another caller's task":    {from: ada, caller: "human.eve"},
 		"by corr":                     {from: ada, corr: true}, // other tasks may have it, and come later
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +103,9 @@ func TestACancelThatOvertakesItsTaskEndsIt(t *testing.T) {
 			cancel := cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID))
 			if c.corr {
 				cancel = cancelOf(task, fmt.Sprintf(`{"corr":%q}`, task.Corr))
+			}
+			if c.caller != "" {
+				cancel = cancelOf(task, fmt.Sprintf(`{"id":%q,"from":%q}`, task.ID, c.caller))
 			}
 			if cancel.From = c.from; c.cancel {
 				signed(t, key, cancel)

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/canceltree"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // cutTree is a tree of three over both lanes, the middle of which has lost its
@@ -36,8 +37,8 @@ func newCutTree(t *testing.T, operators ...string) *cutTree {
 			d.Operators = operators
 		}
 	}
-	r.serve(r.lane(mesh.Config{}, obeying), mesh.Agent{Entity: "agent.durable", Handler: r.durable})
-	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.live", Handler: r.live})
+	r.serve(r.lane(mesh.Config{}, obeying), mesh.Agent{Entity: "agent.durable", Handler: r.durable, Concurrency: 4})
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.live", Handler: r.live, Concurrency: 4})
 	r.middle = mesh.Agent{Entity: "agent.middle", Handler: fanning(mesh.Call{To: "agent.durable", Key: "1"}, mesh.Call{To: "agent.live", Key: "2"})}
 	doomed := r.lane(mesh.Config{Drain: time.Millisecond})
 	r.serve(doomed, r.middle)
@@ -249,5 +250,99 @@ func TestACancelOfAWaitingRunThatNoWorkerServes(t *testing.T) {
 	}
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
 		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// What a record names as its run's calls is what its agent wrote there. An operator's cancel ends
+// none of the tasks that it names and that another caller sent, nor what is below them.
+func TestCancelTreeEndsNoTasksOfOtherCallers(t *testing.T) {
+	t.Parallel()
+	natstest.Heavy(t)
+	r := newCutTree(t)
+	eve := r.lane(mesh.Config{Entity: "human.eve"})
+	task := func(to string) *envelope.Envelope {
+		e := newTask(to, "leaf.work", `{}`)
+		e.From = "human.eve"
+		return e
+	}
+	ended, began, later, live := task("agent.durable"), task("agent.durable"), task("agent.durable"), task("agent.live")
+	r.submit(eve, ended)
+	within(t, "eve's first task", r.durable.began)
+	if _, err := eve.Command(ctxFor(t), ended.To, intents.CancelTask{ID: ended.ID}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "eve's first task to stop", r.durable.stopped)
+	r.submit(eve, began)
+	within(t, "eve's durable task", r.durable.began)
+	eventually(t, "eve's task has a record", func() bool { return r.begun(began) != nil })
+	live.ReplyTo = envelope.NewID() // a hop of another tree
+	r.send(live)
+	within(t, "eve's live task", r.live.began)
+	middle := &envelope.Envelope{To: "agent.middle", ID: r.record(r.task).Mesh.Calls[0].ID}
+	below := r.record(middle).Mesh.Calls
+	r.rewrite(middle, func(c *state.Checkpoint) {
+		c.Mesh.Calls = append([]state.Call{
+			{Key: "3", To: "agent.durable", ID: began.ID}, {Key: "6", To: "agent.durable", ID: ended.ID}, {Key: "4", To: "agent.durable", ID: later.ID}, {Key: "5", To: "agent.live", ID: live.ID, Live: true},
+		}, below...)
+	})
+	_, got, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID})
+	refused := func(e *envelope.Envelope) bool {
+		return slices.Contains(got.Refused, canceltree.Task{Entity: e.To, TaskID: e.ID})
+	}
+	if err != nil || len(got.Refused) != 2 || !refused(began) || !refused(ended) {
+		t.Errorf("%+v, %v; want eve's tasks refused", got, err)
+	}
+	stopped := []string{within(t, "the durable leaf to stop", r.durable.stopped), within(t, "the live leaf to stop", r.live.stopped)}
+	equal(t, "stopped", stopped, r.began)
+	r.submit(eve, later)
+	equal(t, "begun", within(t, "eve's later task", r.durable.began), later.ID)
+	if n := len(r.durable.stopped) + len(r.live.stopped); n > 0 {
+		t.Errorf("%d tasks of eve were stopped", n)
+	}
+	for _, e := range []*envelope.Envelope{began, later} {
+		if _, err := eve.Command(ctxFor(t), e.To, intents.CancelTask{ID: e.ID}); err != nil {
+			t.Error(err)
+		}
+	}
+	r.control(cancelOf(live, fmt.Sprintf(`{"id":%q}`, live.ID)))
+	within(t, "eve's live task to stop", r.live.stopped)
+}
+
+// A cancel may name the from of its task. It is no cancel of another caller's, on any way: of a task
+// that runs, that is parked, that has not begun, and that is scheduled.
+func TestACancelMayNameTheCallerOfItsTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s, Concurrency: 4})
+	client := r.client()
+	cancel := func(task *envelope.Envelope, from string) error {
+		_, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID, From: from})
+		return err
+	}
+	running, parked, scheduled, later := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	r.submitPaused(client, s, parked)
+	eventually(t, "it is paused", func() bool { return r.record(parked).Doc.Status == aaif.RunPaused })
+	r.submit(client, running)
+	within(t, "the task", s.entered)
+	if _, err := client.Submit(ctxFor(t), scheduled, mesh.SubmitOptions{At: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	for name, task := range map[string]*envelope.Envelope{"running": running, "parked": parked, "scheduled": scheduled} {
+		if err := cancel(task, "agent.middle"); codeOf(err) != envelope.CodeDenied {
+			t.Errorf("%s, of another caller: %v, want %s", name, err, envelope.CodeDenied)
+		}
+		if err := cancel(task, ada); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := cancel(later, "agent.middle"); err != nil {
+		t.Fatal(err)
+	}
+	r.submit(client, later)
+	equal(t, "begun", within(t, "the later task", s.entered).Envelope.ID, later.ID)
+	s.open()
+	if _, err := r.result(client, later); err != nil {
+		t.Errorf("the later task: %v", err)
 	}
 }

@@ -148,7 +148,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		Now: l.clock.now(), Version: l.host.Version, Stored: r.hold.Stored, Deadline: r.hold.Stored.Add(r.task.Requires.Timeout), Limit: r.overdue,
 		Ending: ending, Refused: r.refusal, MaxClaims: l.cfg.MaxClaims,
 		MayCommand: func(n state.Noted) bool {
-			return l.commands.mayCommand(n.From, n.KeyID != "", r.task) && (n.Intent != intents.TaskSteer || l.host.Steers)
+			return l.commands.mayCommand(n.From, n.Caller, n.KeyID != "", r.task) && (n.Intent != intents.TaskSteer || l.host.Steers)
 		},
 	}
 	if begins {

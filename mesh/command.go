@@ -73,9 +73,10 @@ func (cs *commands) present(ctx context.Context, instance string) error {
 
 // mayCommand reports whether an entity may command a task: the task's sender, the
 // agent itself, or an operator. A task whose signature was verified accepts signed
-// commands only: task ids are public, and an unsigned from proves nothing.
-func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
-	if t.KeyID != "" && !signed {
+// commands only: task ids are public, and an unsigned from proves nothing. caller is the sender that
+// the command names, "" if it names none.
+func (cs *commands) mayCommand(from, caller string, signed bool, t *Task) bool {
+	if t.KeyID != "" && !signed || caller != "" && caller != t.Envelope.From {
 		return false
 	}
 	return from == t.Envelope.From || from == cs.host.Entity || cs.host.operator(from)
@@ -193,7 +194,7 @@ func (cs *commands) reached(o *orders.Order) (runs []*Run, refused *envelope.Err
 		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.ID())
 	}) {
 		switch r := t.Run(); {
-		case !cs.mayCommand(o.From, o.Signed, t):
+		case !cs.mayCommand(o.From, o.Caller, o.Signed, t):
 			refused = o.MayNot()
 		case !o.MayReach(r.cp.Load()) && !o.MayReach(r.stored):
 			refused = orders.Unbound()

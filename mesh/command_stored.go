@@ -197,7 +197,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		return out, false, err
 	}
 	t := &Task{Envelope: env, KeyID: m.KeyID, host: cs.host, cbor: m.CBOR}
-	if !cs.mayCommand(o.From, o.Signed, t) {
+	if !cs.mayCommand(o.From, o.Caller, o.Signed, t) {
 		out.Refused = o.MayNot()
 		return out, false, nil
 	}
@@ -275,7 +275,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, rec state.Record, c *st
 	if problem, _ := (admission{t}).admit(); problem != nil {
 		return out, false, false
 	}
-	if !cs.mayCommand(o.From, o.Signed, t) {
+	if !cs.mayCommand(o.From, o.Caller, o.Signed, t) {
 		out.Refused = o.MayNot()
 		return out, true, false
 	}

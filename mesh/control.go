@@ -168,14 +168,14 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 	}
 	mine := func(t *Task) bool {
 		e := t.Envelope
-		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) && cm.host.mayCancel(t, env.From, signed)
+		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) && cm.host.mayCancel(t, env.From, what.From, signed)
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
 		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
-	cm.host.early.Keep(orders.Cancel{ID: what.ID, From: env.From, Signed: signed, Cause: cause}, time.Now())
+	cm.host.early.Keep(orders.Cancel{ID: what.ID, From: env.From, Caller: what.From, Signed: signed, Cause: cause}, time.Now())
 	for _, t := range cm.host.queue.Remove(mine) {
 		found = cm.host.fail(t, cause) || found
 	}
@@ -188,17 +188,17 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 // mayCancel reports whether an entity may cancel a live task: its sender may, and this agent itself. An
 // operator may cancel hops, too, because the worker that would stop them may be dead. A task whose
 // signature was verified accepts signed commands only: task ids are public, and an unsigned
-// from proves nothing.
-func (h *host) mayCancel(t *Task, from string, signed bool) bool {
+// from proves nothing. caller is as in mayCommand.
+func (h *host) mayCancel(t *Task, from, caller string, signed bool) bool {
 	e := t.Envelope
-	return t.run == nil && (e.From == from || from == h.Entity || e.ReplyTo != "" && h.operator(from)) && (signed || t.KeyID == "")
+	return t.run == nil && (caller == "" || caller == e.From) && (e.From == from || from == h.Entity || e.ReplyTo != "" && h.operator(from)) && (signed || t.KeyID == "")
 }
 
 // cancelledEarly reports whether the cancel of a task has overtaken it, and ends the task then. A task
 // for the queue is tracked already, so that a cancel that comes now finds it.
 func (h *host) cancelledEarly(t *Task) bool {
 	for _, c := range h.early.Of(t.Envelope.ID, t.queued) {
-		if h.mayCancel(t, c.From, c.Signed) {
+		if h.mayCancel(t, c.From, c.Caller, c.Signed) {
 			h.end(t, c.Cause)
 			return true
 		}

@@ -61,7 +61,7 @@ func full() *state.Checkpoint {
 		}},
 		Calls:    []state.Call{{Key: "step/review", ID: "01JD0000000000000000000001", To: "agent.y", Live: true, Job: true, Past: true, At: start, Sent: []string{"00112233445566778899aabbccddeeff"}}},
 		Commands: []string{"c1", "c2"}, Steering: []state.Steer{{ID: "c3", From: "human.ann", Text: "hurry", At: start}},
-		Noted:   []state.Noted{{ID: "c4", Intent: "mesh.task.steer", From: "human.ann", KeyID: "k2", Reason: "r", Text: "now", At: start}},
+		Noted:   []state.Noted{{ID: "c4", Intent: "mesh.task.steer", From: "human.ann", KeyID: "k2", Reason: "r", Text: "now", Caller: "agent.lead", At: start}},
 		Due:     start.Add(2 * time.Hour),
 		Pending: "paused", Dead: "exhausted", CBOR: true, Priority: "high", Deadline: start.Add(time.Hour),
 		Turns: 11,

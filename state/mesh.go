@@ -257,6 +257,7 @@ type Noted struct {
 	KeyID  string    `json:"key_id,omitempty"` // the key that signed it, "" if none did
 	Reason string    `json:"reason,omitempty"`
 	Text   string    `json:"text,omitempty"`
+	Caller string    `json:"caller,omitempty"` // the from that the task must have; "": any. Earlier releases ignore it
 	At     time.Time `json:"at,omitzero"`
 }
 

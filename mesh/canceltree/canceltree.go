@@ -35,7 +35,8 @@ type Below struct {
 	// Silent are live tasks whose caller has no worker, and for which no worker
 	// answered. They have ended, or end at their deadline.
 	Silent []Task `json:"silent,omitempty"`
-	// Refused are tasks whose agents do not obey the sender of the cancel.
+	// Refused are tasks whose agents do not obey the sender of the cancel, and tasks that another
+	// caller has sent than the agent whose checkpoint names them.
 	Refused []Task `json:"refused,omitempty"`
 	// Unread are tasks whose checkpoints could not be read. Only their own workers cancel
 	// what is below them.
@@ -75,7 +76,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 		out, err = node.Command(ctx, entity, cmd)
 		return out, below, err
 	}
-	w := &walk{node: node, reason: cmd.Reason, seen: map[string]bool{}}
+	w := &walk{node: node, reason: cmd.Reason, seen: map[visit]bool{}}
 	root := branch{run: cmd.Run, call: state.Call{To: entity, ID: cmd.ID}}
 	if root.run == "" {
 		root.run = state.RunID(entity, cmd.ID)
@@ -103,7 +104,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 	if !known || !still {
 		w.unread(root)
 	}
-	w.walk(ctx, branches(!answered, before, after))
+	w.walk(ctx, branches(entity, !answered, before, after))
 	if !answered {
 		if reply, err = node.Await(ctx, e, mesh.ResultOptions{}); err == nil {
 			err = wire.ReadJSON(reply.Payload, &out)
@@ -144,15 +145,26 @@ func withdrawn(ctx context.Context, node *mesh.Node, log *slog.Logger, entity st
 type branch struct {
 	call state.Call
 	run  string
+	from string // the agent whose checkpoint names the task; "" of the root
 	// orphan: no worker has answered for the run that sent the task.
 	orphan bool
 }
 
 func (b branch) task() Task { return Task{b.call.To, b.call.ID} }
 
+// foreign reports whether the task of a run was not sent by the agent whose checkpoint names it: an
+// agent could name the tasks of any other, so that an operator would cancel them. c may be nil.
+func (b branch) foreign(c *state.Checkpoint) bool {
+	if b.from == "" || c == nil || c.Mesh.Task == nil && !c.Terminal() {
+		return false // its worker compares them, see command
+	}
+	task, err := c.ReadTask()
+	return err != nil || task.From != b.from
+}
+
 // branches returns the tasks that checkpoints of one run name: those that it sent, and the
-// one that it was delegated to.
-func branches(orphans bool, of ...*state.Checkpoint) (out []branch) {
+// one that it was delegated to. from is the run's agent, which has sent both.
+func branches(from string, orphans bool, of ...*state.Checkpoint) (out []branch) {
 	for _, c := range of {
 		if c == nil {
 			continue
@@ -163,12 +175,15 @@ func branches(orphans bool, of ...*state.Checkpoint) (out []branch) {
 		}
 		for _, call := range calls {
 			if !mesh.PublishesTo(call.To) {
-				out = append(out, branch{call, state.RunID(call.To, call.ID), orphans})
+				out = append(out, branch{call, state.RunID(call.To, call.ID), from, orphans})
 			}
 		}
 	}
 	return out
 }
+
+// A visit is of one run, as a call of one agent: a run that names the calls of another hides none.
+type visit struct{ run, from string }
 
 // A walk goes down one tree.
 type walk struct {
@@ -176,7 +191,7 @@ type walk struct {
 	reason string
 
 	mu    sync.Mutex
-	seen  map[string]bool // runs
+	seen  map[visit]bool
 	below Below
 }
 
@@ -212,12 +227,13 @@ func (w *walk) walk(ctx context.Context, level []branch) {
 // fresh returns the tasks that were not visited before, and marks them as visited.
 func (w *walk) fresh(level []branch) (out []branch) {
 	for _, b := range level {
+		key := visit{b.run, b.from}
 		switch {
-		case w.seen[b.run]:
+		case w.seen[key]:
 		case len(w.seen) >= maxTasks:
 			w.below.More = true
 		default:
-			w.seen[b.run] = true
+			w.seen[key] = true
 			out = append(out, b)
 		}
 	}
@@ -227,6 +243,10 @@ func (w *walk) fresh(level []branch) (out []branch) {
 // cancel cancels one task and returns those below it.
 func (w *walk) cancel(ctx context.Context, b branch) []branch {
 	before, known := w.read(ctx, b)
+	if b.foreign(before) {
+		w.count(func(s *Below) { s.Refused = append(s.Refused, b.task()) })
+		return nil
+	}
 	if b.call.Live && !b.call.Job && before == nil && known {
 		if b.orphan { // otherwise the worker that ends its caller cancels it
 			w.cancelLive(ctx, b)
@@ -235,7 +255,7 @@ func (w *walk) cancel(ctx context.Context, b branch) []branch {
 	}
 	if before != nil && before.Terminal() {
 		w.count(func(s *Below) { s.Ended++ })
-		return branches(false, before)
+		return branches(b.call.To, false, before)
 	}
 	queued, err := w.command(ctx, b)
 	after, still := w.read(ctx, b)
@@ -259,7 +279,10 @@ func (w *walk) cancel(ctx context.Context, b branch) []branch {
 			}
 		})
 	}
-	return branches(err != nil, before, after)
+	if b.foreign(after) {
+		return nil
+	}
+	return branches(b.call.To, err != nil, before, after)
 }
 
 // open counts the questions to people that have no answer yet.
@@ -276,7 +299,7 @@ func open(waits []state.Wait) (n int) {
 // a while, it queues the cancel. If some are but none has the run, it queues the cancel and waits a while for
 // one of them to draw it. queued reports that the cancel is in the queue.
 func (w *walk) command(ctx context.Context, b branch) (queued bool, err error) {
-	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
+	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, From: b.from, Reason: w.reason, Durable: true})
 	_, err = w.node.TryCommand(ctx, e)
 	var problem *envelope.Error
 	later := errors.As(err, &problem) && problem.FromPeer() && problem.Retryable
@@ -298,7 +321,7 @@ func (w *walk) command(ctx context.Context, b branch) (queued bool, err error) {
 // cancelLive sends a cancel of a live task to the workers of its agent. If none is
 // online, the task has ended with its worker.
 func (w *walk) cancelLive(ctx context.Context, b branch) {
-	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason})
+	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, From: b.from, Reason: w.reason})
 	_, err := w.node.TryCommand(ctx, e)
 	w.count(func(s *Below) {
 		if err == nil || errors.Is(err, nats.ErrNoResponders) {

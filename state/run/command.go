@@ -46,6 +46,8 @@ type Order struct {
 	Platform string          `json:"platform,omitempty"`
 	WaitMS   int64           `json:"wait_ms,omitempty"`
 	Abort    bool            `json:"abort,omitempty"`
+	// Caller is the from that the task must have, "" for any. Cancels have it.
+	Caller string `json:"from,omitempty"`
 }
 
 // Who says who gave the order and, where that was said, why.

@@ -198,6 +198,8 @@ func TestWhereDelegatedTasksAre(t *testing.T) {
 			{byID, "human.ada", true, true},
 			{byCorr, "human.ada", true, true},
 			{byID, "agent.a", true, true},
+			{intents.CancelTask{ID: task.ID, From: "human.ada"}, "agent.a", true, true},
+			{intents.CancelTask{ID: task.ID, From: "agent.c"}, "human.ada", true, false},
 			{byID, "human.eve", true, false},
 			{byID, "human.ada", false, false},
 			{intents.CancelTask{ID: "task-0003"}, "human.ada", true, false},

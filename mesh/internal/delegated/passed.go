@@ -61,7 +61,7 @@ func (p *Passed) Named(what intents.CancelTask, from, agent string, signed bool)
 		switch {
 		case t.deadline.Before(now):
 			delete(p.tasks, id)
-		case (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) && (t.from == from || from == agent) && (signed || t.keyID == ""):
+		case (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) && (t.from == from || from == agent) && (what.From == "" || what.From == t.from) && (signed || t.keyID == ""):
 			out = append(out, t.at)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type Cancel struct {
 	ID     string // of the task
 	From   string
+	Caller string // the from that the task must have; "": any
 	Signed bool
 	Cause  *envelope.Error // of the task's end
 }

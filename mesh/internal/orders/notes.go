@@ -152,7 +152,7 @@ func (n *Notes) Add(c *state.Checkpoint, o *Order, agent string, now time.Time) 
 	if full := n.counts(now).full(notesOfAgent, o.KeyID, o.From); full != "" {
 		return false, envelope.Errorf(envelope.CodeBusy, "%s wait already for tasks of %s that have not begun", full, agent).WithBackoff(notePause)
 	}
-	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.KeyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
+	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.KeyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, Caller: o.Caller, At: now})
 	c.Mesh.Step = state.Step{Kind: noteKind[o.Intent], Detail: "noted for " + o.Who()}
 	return true, nil
 }

@@ -43,7 +43,7 @@ func belowWords(b *canceltree.Below) (out []string) {
 	}
 	say(b.Failed, "task below", "tasks below", "of %s: the cancel could not be queued, or that is not known. Cancel again; the deadline holds in any case.")
 	say(b.Silent, "live task below", "live tasks below", "of %s: no worker answered the cancel. It has ended, or ends at its deadline.")
-	say(b.Refused, "task below", "tasks below", "of %s: you are no operator there. The cancel goes down worker by worker.")
+	say(b.Refused, "task below", "tasks below", "of %s: you are no operator there, or the task is of another caller. The cancel goes down worker by worker.")
 	say(b.Unread, "record", "records", "of %s cannot be read here: the cancel goes down from there worker by worker.")
 	if b.More {
 		out = append(out, "The tree goes on beyond what was looked at: from there the cancel goes down worker by worker.")
