@@ -198,7 +198,6 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 // it acks or naks the message, starts a transfer or rejects it. For an ended run it
 // first stores the reply and cancels the run's calls.
 func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
-	h := l.host
 	switch {
 	case errors.Is(err, errCrowded):
 		l.unlist(r)
@@ -212,9 +211,8 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	switch v {
 	case run.Ended:
 		if err := l.replies.publishOutcome(r); err != nil {
-			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
-			h.counts.replyFailed.Add(1)
-			l.nak(r.hold, time.Second) // the next delivery stores it
+			l.host.counts.replyFailed.Add(1)
+			l.nakFailed(r, err)
 			return
 		}
 		r.observe(PointReplied)

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/metrictest"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -90,6 +91,48 @@ func TestARunThatHasNoRoomToEndSaysWhatToDo(t *testing.T) {
 	limit(func(uint64) int64 { return before })
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Errorf("result %v, %v", reply, err)
+	}
+}
+
+// A user with the permissions of an earlier release may not write, or not read, the replies of its
+// runs. The worker's health names the subject and what to do, and its log does not repeat it for
+// each redelivery of each run.
+func TestAWorkerThatMayNotStoreRepliesSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []string{"$KV.aee_reply.>", "$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply.>"} {
+		t.Run(denied, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+				{Name: "all", Password: "p"},
+				{Name: "old", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{denied}}}},
+			}})
+			r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("all", "p"))}}
+			if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m}); err != nil {
+				t.Fatal(err)
+			}
+			log := &syncBuffer{}
+			r.serve(r.laneOn(natstest.Conn(t, srv, nats.UserInfo("old", "p")), mesh.Config{Logger: textLogger(log)}), mesh.Agent{Handler: echo})
+			client := r.laneOn(r.nc, mesh.Config{Entity: ada})
+			for range 3 {
+				task := newTask(reviewer, "code.review", `{}`)
+				c := state.New(reviewer, task.ID, "") // of an earlier delivery
+				c.Mesh.Task = encode(t, task)
+				data, err := state.Codec{}.Encode(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := jetstream.NewStates(r.js(r.nc), r.m).Put(ctxFor(t), state.ID{Entity: reviewer, Run: c.Doc.RunID}, 0, data); err != nil {
+					t.Fatal(err)
+				}
+				r.submit(client, task)
+			}
+			eventually(t, "the health names the subject and the remedy", func() bool {
+				p := r.request(newTask(reviewer, intents.StatusHealth, `{}`)).Payload
+				return member(t, p, "status") == `"degraded"` && strings.Contains(string(p), "runs cannot be stored: ") &&
+					strings.Contains(string(p), strings.TrimSuffix(denied, ">")) && strings.Contains(string(p), "print the permissions anew")
+			})
+			equal(t, "errors of single runs in the log", strings.Count(log.String(), "run not written"), 0)
+		})
 	}
 }
 

@@ -163,18 +163,20 @@ func (hs *holdings) busy() bool {
 	return len(hs.holds) > 0
 }
 
-// nakFailed naks the message of a run whose record could not be read or written.
+// nakFailed naks the message of a run whose record or reply could not be read or written: the next
+// delivery tries again.
 func (hs *holdings) nakFailed(r *Run, err error) {
 	hs.unlist(r)
+	if unreadable(err) == nil {
+		hs.records.failed(err)
+		hs.nak(r.hold, time.Second)
+		return
+	}
 	e := r.task.Envelope
 	hs.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
-	pause := time.Second
-	if unreadable(err) != nil {
-		pause = unreadablePause
-		hs.tel.Unreadable(hs.host.Entity)
-		hs.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
-	}
-	hs.nak(r.hold, pause)
+	hs.tel.Unreadable(hs.host.Entity)
+	hs.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
+	hs.nak(r.hold, unreadablePause)
 }
 
 // releaseClaimed releases a run, if its claim is written and it has not ended here, and naks

@@ -49,6 +49,8 @@ func (s *records) failed(err error) {
 		err = fmt.Errorf("%w: runs that have begun end as soon as there is storage; \"aeemesh doctor\" shows what holds it", err)
 	case errors.Is(err, jetstream.ErrFull):
 		err = fmt.Errorf("%w: runs that have begun end as soon as an operator raises its limit; \"aeemesh doctor\" names the command", err)
+	case errors.Is(err, jetstream.ErrDenied):
+		err = fmt.Errorf("%w: print the permissions anew (\"aeemesh auth perms\") and load them", err)
 	}
 	now := time.Now()
 	s.failing.Store(&failure{now, err})
