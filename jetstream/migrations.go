@@ -41,7 +41,7 @@ func Migrations() []Migration {
 		{Version: 2, About: "streams and buckets for durable tasks and the checkpoints of their runs"},
 		{Version: 3, About: "a stream of counters, for budgets and rate limits"},
 		{Version: 4, About: "a bucket of agents' definitions, by which teams find their members"},
-		{Version: 5, About: "documents of runs below their entity, buckets without roll-ups, inboxes that acknowledge, more than 250 durable agents, heartbeats that leave the history of broadcasts after a minute", Step: fence},
+		{Version: 5, About: "documents of runs below their entity, buckets without roll-ups, inboxes that acknowledge, more than 250 durable agents, heartbeats that leave the history of broadcasts after a minute; stop all workers first", Step: fence},
 		{Version: 6, About: "the reply of a run beside its record, so that the end of a task of one step is one write; a bucket of the entities that have a durable lane, so that agents without tasks need no consumers"},
 		{Version: 7, About: "a bucket of schema templates, and of what agents learn from payloads that fit none of their keys"},
 		{Version: 8, About: "consumers that refuse workers from before topology 6, which would do tasks again that have ended with their reply alone"},

@@ -69,6 +69,9 @@ func TestTheTopologyOfThisVersionIsRecorded(t *testing.T) {
 		if m.Version != i+2 || m.About == "" {
 			t.Errorf("migration %d leads to version %d", i, m.Version)
 		}
+		if m.Step != nil && !strings.HasSuffix(m.About, "; stop all workers first") {
+			t.Errorf("migration to version %d moves what workers use, and says: %s", m.Version, m.About)
+		}
 	}
 	if len(migrations) != jetstream.TopologyVersion-1 {
 		t.Errorf("%d migrations lead to version %d", len(migrations), jetstream.TopologyVersion)
