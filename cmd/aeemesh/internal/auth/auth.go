@@ -90,7 +90,7 @@ without it.`,
 			case f.nsc:
 				a.Term.Line("%s", nscArguments(p))
 			default:
-				a.Term.Line("%s%s", r.comment(f, p), serverConfigText(p))
+				a.Term.Line("%s%s", r.comment(f, p, a.Conn.Domain), serverConfigText(p))
 			}
 			return nil
 		}),

@@ -227,9 +227,13 @@ const (
 )
 
 // comment is the comment above the permissions in a server's configuration.
-func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
+func (r permsRole) comment(f *permsFlags, p perms.Permissions, domain string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "# "+format+"\n", args...) }
+	if domain != "" {
+		say("For a user of a server outside the JetStream domain %s. For a user of a server", domain)
+		say("of the domain itself, print them without --js-domain.")
+	}
 	if r.name == "worker" && f.durable {
 		start := "--fenced --no-create"
 		if f.create {
