@@ -34,6 +34,8 @@ func Of(info *natsjs.StreamInfo) Group {
 		case p.Offline:
 			g.Missing = append(g.Missing, p.Name+" is offline")
 		case p.Current:
+		case p.Active == 0 && g.Leader != "" && ledFor(info) > replicaSilent: // died before this leader was elected
+			g.Missing = append(g.Missing, p.Name+" was not heard of since "+g.Leader+" leads")
 		case p.Active > replicaSilent:
 			g.Missing = append(g.Missing, fmt.Sprintf("%s was silent for %v", p.Name, p.Active.Round(time.Second)))
 		case p.Lag > replicaLags:
@@ -44,6 +46,16 @@ func Of(info *natsjs.StreamInfo) Group {
 		g.Missing = append(g.Missing, fmt.Sprintf("%d of %d replicas have no server", unplaced, g.Servers))
 	}
 	return g
+}
+
+// ledFor returns for how long the leader has been one, by its own clock. A server that does not say
+// when it was elected counts as an old leader.
+func ledFor(info *natsjs.StreamInfo) time.Duration {
+	var since time.Time
+	if info.Cluster.LeaderSince != nil {
+		since = *info.Cluster.LeaderSince
+	}
+	return info.TimeStamp.Sub(since)
 }
 
 // Replicated reports whether a cluster keeps the stream on several servers.
