@@ -19,6 +19,9 @@ import (
 
 // userInfo is a server's answer about the user and its permissions.
 type userInfo struct {
+	Server struct {
+		ID string `json:"id"`
+	} `json:"server"`
 	Data struct {
 		User        string `json:"user"`
 		Account     string `json:"account"`
@@ -93,12 +96,26 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
-	msg, err := d.conn.RequestWithContext(ctx, ask, nil)
+	sub, err := d.conn.SubscribeSync(d.conn.NewRespInbox())
 	if err != nil {
 		return info, err
 	}
-	if err := json.Unmarshal(msg.Data, &info); err != nil {
+	defer sub.Unsubscribe()
+	if err := d.conn.PublishRequest(ask, sub.Subject, nil); err != nil {
 		return info, err
+	}
+	for here := d.conn.ConnectedServerId(); ; { // the hub of a leaf node answers too, about the leaf node's connection
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return info, err
+		}
+		info = userInfo{}
+		if err := json.Unmarshal(msg.Data, &info); err != nil {
+			return info, err
+		}
+		if info.Server.ID == "" || info.Server.ID == here {
+			break
+		}
 	}
 	if info.Data.Account == "" { // every user has one
 		return info, errors.New("its answer does not name the user's account")
