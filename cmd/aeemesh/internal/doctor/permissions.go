@@ -49,6 +49,9 @@ func (d *doctor) permissions(ctx context.Context) {
 		d.tell("permissions", "fail", "", "%s", outcome.Text(err))
 		return
 	}
+	if domain := d.app.Conn.Domain; domain != "" {
+		hint = strings.Replace(hint, "auth perms ", "auth perms --js-domain "+domain+" ", 1) + " On a server of that domain: without --js-domain."
+	}
 	d.inbox = d.maySubscribe(d.conn.NewRespInbox())
 	info, err := d.userInfo(ctx)
 	if err != nil {
@@ -68,11 +71,7 @@ func (d *doctor) permissions(ctx context.Context) {
 			missing = append(missing, "subscribe to "+s)
 		}
 	}
-	for _, s := range need.Publish {
-		if !p.Publish.covers(s) {
-			missing = append(missing, "publish to "+s)
-		}
-	}
+	missing = append(missing, d.lacksOf(p.Publish, need)...)
 	if missing = folded(missing); len(missing) > 0 {
 		d.tell("permissions", "fail", hint, "%s, to %s, may not %s", who, as, strings.Join(missing, "; not "))
 		return
@@ -82,6 +81,27 @@ func (d *doctor) permissions(ctx context.Context) {
 		return
 	}
 	d.tell("permissions", "ok", "", "%s may %s", who, as)
+}
+
+// lacksOf returns what a rule does not permit of what need publishes. With --js-domain one of two
+// sets suffices: a server of that domain checks the plain subjects, another those of the domain.
+func (d *doctor) lacksOf(have *subjectRule, need perms.Permissions) (missing []string) {
+	plain := true // nothing is missing of the plain set
+	for _, s := range need.Publish {
+		plain = plain && have.covers(s)
+		if s = d.inDomain(s); !have.covers(s) {
+			missing = append(missing, "publish to "+s)
+		}
+	}
+	if plain {
+		return nil
+	}
+	return missing
+}
+
+// inDomain returns the subject on which a program with this --js-domain publishes.
+func (d *doctor) inDomain(to string) string {
+	return perms.Permissions{Publish: []string{to}}.InDomain(d.app.Conn.Domain).Publish[0]
 }
 
 // userInfo asks the server for the user's permissions.
@@ -148,7 +168,7 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 			continue
 		}
 		if !try(s) {
-			missing = append(missing, "publish to "+s)
+			missing = append(missing, "publish to "+d.inDomain(s))
 		}
 	}
 	note := "the server does not report it, because " + outcome.Text(why)
@@ -181,9 +201,9 @@ const traceTo = "aeemesh.doctor.trace"
 func (d *doctor) mayPublish(to string) bool {
 	if d.info != nil {
 		p := d.info.Data.Permissions
-		return p == nil || p.Publish.covers(to)
+		return p == nil || p.Publish.covers(to) || p.Publish.covers(d.inDomain(to))
 	}
-	msg := nats.NewMsg(to)
+	msg := nats.NewMsg(d.inDomain(to))
 	msg.Header.Set("Nats-Trace-Dest", traceTo)
 	msg.Header.Set("Nats-Trace-Only", "true")
 	return d.conn.PublishMsg(msg) == nil && d.allowed(denial.Publish, to)
@@ -213,7 +233,7 @@ func (d *doctor) mayAsk(to string) bool {
 // mayAskWrongly tests with a request that JetStream refuses as malformed, and
 // that services answer in the same way as any request.
 func (d *doctor) mayAskWrongly(to string) bool {
-	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), []byte("doctor: this is no request")) == nil && d.allowed(denial.Publish, to)
+	return d.conn.PublishRequest(d.inDomain(to), d.conn.NewRespInbox(), []byte("doctor: this is no request")) == nil && d.allowed(denial.Publish, to)
 }
 
 // folded replaces many subjects that differ in their last token only by one
@@ -227,7 +247,7 @@ func folded(missing []string) (out []string) {
 		n[above(s)]++
 	}
 	for _, s := range missing {
-		if p := above(s); strings.HasPrefix(p, "publish to $JS.API.") && n[p] >= many {
+		if p := above(s); strings.HasPrefix(p, "publish to $JS.") && strings.Contains(p, ".API.") && n[p] >= many {
 			s = p + "*"
 		}
 		if !slices.Contains(out, s) {
@@ -238,12 +258,13 @@ func folded(missing []string) (out []string) {
 }
 
 // allowed waits until the server has processed what was sent, and reports
-// whether it refused op on the subject.
+// whether it refused op on the subject, which a server of --js-domain names without that.
 func (d *doctor) allowed(op denial.Op, to string) bool {
 	if d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 		return false
 	}
-	_, refused := denial.Why(d.conn, func(d denial.Denial) bool { return d.Is(op, to) })
+	named := d.inDomain(to)
+	_, refused := denial.Why(d.conn, func(d denial.Denial) bool { return d.Is(op, to) || d.Is(op, named) })
 	return !refused
 }
 
