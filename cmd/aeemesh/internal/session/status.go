@@ -86,7 +86,10 @@ func (s *seldom) over() {
 // stream: the command works without, or fails and says so itself.
 func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
-		hidden := func(subject string) bool { return strings.Contains(s.Err.Error(), `"`+subject) }
+		hidden := func(subject string) bool { // "$JS.API.…", and of another domain "$JS.hub.API.…", "$JS.hub.API.$KV.…"
+			text := s.Err.Error()
+			return strings.Contains(text, `"`+subject) || strings.Contains(text, ".API."+strings.TrimPrefix(subject, "$JS.API."))
+		}
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !hidden("$SRV.") && !hidden("$JS.API.CONSUMER.") && !hidden("$JS.API.STREAM.INFO.") && !hidden("$KV."+jetstream.BucketState) {
 			tell(s)
 		}
