@@ -21,6 +21,7 @@ type Fsync struct {
 	Class    FsyncClass
 	Interval time.Duration // FsyncInterval only
 	Why      string        // how the class was determined, or why it was not
+	Domain   string        // the JetStream domain of the server that told it
 }
 
 // FsyncClass says when the server calls fsync.
@@ -75,6 +76,7 @@ func ParseJSZ(body []byte) (Fsync, error) {
 		Config   *struct {
 			SyncInterval time.Duration `json:"sync_interval"`
 			SyncAlways   bool          `json:"sync_always"`
+			Domain       string        `json:"domain"`
 		} `json:"config"`
 	}
 	if err := json.Unmarshal(body, &jsz); err != nil {
@@ -85,9 +87,9 @@ func ParseJSZ(body []byte) (Fsync, error) {
 	case jsz.Disabled || jsz.Config == nil:
 		return Fsync{Class: FsyncUnknown}, errors.New("read /jsz: the server has no jetstream")
 	case jsz.Config.SyncAlways:
-		return Fsync{Class: FsyncAlways, Why: why}, nil
+		return Fsync{Class: FsyncAlways, Why: why, Domain: jsz.Config.Domain}, nil
 	case jsz.Config.SyncInterval > 0:
-		return Fsync{Class: FsyncInterval, Interval: jsz.Config.SyncInterval, Why: why}, nil
+		return Fsync{Class: FsyncInterval, Interval: jsz.Config.SyncInterval, Why: why, Domain: jsz.Config.Domain}, nil
 	}
 	return Fsync{Class: FsyncUnknown}, errors.New("read /jsz: it has no sync_interval")
 }

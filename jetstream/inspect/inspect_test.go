@@ -98,7 +98,7 @@ func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) 
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	srv := natstest.Run(t, natsd.Config{ConfigFile: file, Port: natsd.RandomPort, MonitorPort: natsd.RandomPort, JetStream: true, SyncInterval: 7 * time.Second})
+	srv := natstest.Run(t, natsd.Config{ConfigFile: file, Port: natsd.RandomPort, MonitorPort: natsd.RandomPort, JetStream: true, Domain: "hub", SyncInterval: 7 * time.Second})
 	app := connect(t, srv, nats.UserInfo("app", "a"))
 	if f := inspect.AskFsync(testContext(t), app.Conn(), anything); f.Class != inspect.FsyncUnknown {
 		t.Errorf("an ordinary account: %+v", f)
@@ -108,7 +108,7 @@ func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) 
 	if f := inspect.AskFsync(testContext(t), sys, func(string) bool { return false }); f.Class != inspect.FsyncUnknown {
 		t.Errorf("a user who may not ask: %+v", f)
 	}
-	if f := inspect.AskFsync(testContext(t), sys, anything); f != (inspect.Fsync{Class: inspect.FsyncInterval, Interval: 7 * time.Second, Why: "the server said so on the system account"}) {
+	if f := inspect.AskFsync(testContext(t), sys, anything); f != (inspect.Fsync{Class: inspect.FsyncInterval, Interval: 7 * time.Second, Why: "the server said so on the system account", Domain: "hub"}) {
 		t.Errorf("the system account: %+v", f)
 	}
 
@@ -122,7 +122,7 @@ func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := inspect.ParseJSZ(body); err != nil || f.Class != inspect.FsyncInterval || f.Interval != 7*time.Second {
+	if f, err := inspect.ParseJSZ(body); err != nil || f.Class != inspect.FsyncInterval || f.Interval != 7*time.Second || f.Domain != "hub" {
 		t.Errorf("the monitoring port: %+v, %v", f, err)
 	}
 }

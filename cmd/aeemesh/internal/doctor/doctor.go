@@ -303,7 +303,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
 			"stream %s catches requests on %s", r.Stream, strings.Join(r.Subjects, ", "))
 	}
-	d.fsync(ctx, js, inspect.AskFsync(ctx, js.Conn(), d.mayAskServer))
+	d.fsync(ctx, js, report.Account.Domain, inspect.AskFsync(ctx, js.Conn(), d.mayAskServer))
 }
 
 // applyStreams makes and repairs the streams, with --apply.
@@ -323,8 +323,8 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 }
 
 // fsync reports how safe an acknowledged message is, by the server's fsync
-// settings and the time of an ack.
-func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync) {
+// settings and the time of an ack. The streams are in the domain.
+func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, domain string, f inspect.Fsync) {
 	if d.monitor != "" {
 		asking, cancel := context.WithTimeout(ctx, min(monitorTimeout, d.app.Conn.Wait()))
 		told, err := fsyncOf(asking, d.monitor)
@@ -334,6 +334,9 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync
 		} else {
 			f = told
 		}
+	}
+	if f.Class != inspect.FsyncUnknown && f.Domain != domain { // a leaf node's, and the streams are in the hub
+		f = inspect.Fsync{Class: inspect.FsyncUnknown, Why: fmt.Sprintf("the server that says %s is of JetStream domain %q, and the streams are in %q", f.Class, f.Domain, domain)}
 	}
 	defer d.durable(ctx, js, f)
 	ack := ""

@@ -2,13 +2,18 @@ package doctor
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/perms"
@@ -75,6 +80,38 @@ func TestDoctorKnowsThePermissionsInADomain(t *testing.T) {
 			}
 			if may := d.mayTry() && d.mayPublish("$KV.aee_seen.doctor"); may != (c.store || srv == leaf) && !strings.HasPrefix(c.user, "mute") {
 				t.Errorf("at the %s, %s may store a key: %v", name, c.user, may)
+			}
+		}
+	}
+}
+
+// A monitoring port tells the fsync setting of its own server: that of a leaf node says nothing of
+// the hub that has the streams.
+func TestDoctorAsksNoOtherDomainForItsFsync(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Domain: "hub"})
+	js, err := natsjs.NewWithDomain(natstest.Conn(t, srv), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for domain, want := range map[string][]string{
+		"hub":  {"ok   fsync        always: what is acknowledged is on the disk", "ok   durable      against the death of workers and a crash of the machine"},
+		"edge": {`warn fsync        unknown: the server that says always is of JetStream domain "edge", and the streams are in "hub"`, "warn durable "},
+		"":     {`warn fsync        unknown: the server that says always is of JetStream domain "", and the streams are in "hub"`, "warn durable "},
+	} {
+		monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"config":{"sync_interval":120000000000,"sync_always":true,"domain":%q}}`, domain)
+		}))
+		var out bytes.Buffer
+		d := &doctor{app: printingTo(&out), conn: js.Conn(), monitor: monitor.URL, role: roleOperator}
+		d.jetStream(t.Context(), js)
+		monitor.Close()
+		for _, want := range want {
+			if got := out.String(); !strings.Contains(got, want) {
+				t.Errorf("a monitoring port in the domain %q: want %q in\n%s", domain, want, got)
 			}
 		}
 	}
