@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/copies"
@@ -22,4 +23,11 @@ func Copies(ctx context.Context, nc *nats.Conn, m subject.Map) (int, error) {
 		return 0, err
 	}
 	return copies.Count(ctx, nc, to)
+}
+
+// Elsewhere reports whether another JetStream domain than that of js stores the tasks of this mesh. It
+// stores nothing, and returns false if it cannot find out.
+func Elsewhere(ctx context.Context, js natsjs.JetStream, m subject.Map) bool {
+	to, err := CopiesSubject(m)
+	return err == nil && copies.Elsewhere(ctx, js, to)
 }

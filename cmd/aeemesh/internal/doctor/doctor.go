@@ -52,6 +52,7 @@ type doctor struct {
 	warned   bool
 	inbox    bool      // the user can receive answers to requests
 	info     *userInfo // of this user; nil if the server does not tell it
+	remedy   string    // for missing streams, if "apply" would refuse to make them
 	stream   string    // an existing stream, from which the server's clock is read
 
 	clocked []string // agents whose clocks are right
@@ -295,6 +296,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		return
 	}
 	d.tell("jetstream", "ok", "", "on, %s, %s stored", term.Counted(report.Account.Streams, "stream", "streams"), term.Size(report.Account.Store))
+	d.elsewhere(ctx, js, report.Streams)
 	d.streams(report.Streams)
 	d.groups(report.Streams)
 	d.room(ctx, js, report.Streams)
@@ -380,6 +382,17 @@ func (d *doctor) copies(ctx context.Context, js natsjs.JetStream) {
 	if n, err := inspect.Copies(ctx, js.Conn(), d.subjects); err == nil && n > 1 {
 		d.tell("copies", "fail", "Have the mesh's streams in one domain (\"aeemesh --js-domain\"), or another --prefix for each. docs/operations.md, \"Leaf nodes\".",
 			"%d streams store each task, as in a hub and in a leaf node: it is done %d times", n, n)
+	}
+}
+
+// elsewhere finds out whether "apply" would refuse to make the work queue, as it does if another
+// JetStream domain stores the tasks of the mesh.
+func (d *doctor) elsewhere(ctx context.Context, js natsjs.JetStream, changes []jetstream.Change) {
+	to, err := inspect.CopiesSubject(d.subjects)
+	for _, c := range changes {
+		if c.Action == jetstream.ActionCreate && c.Name == jetstream.StreamWork+d.subjects.Suffix() && err == nil && d.mayTry() && d.mayPublish(to) && inspect.Elsewhere(ctx, js, d.subjects) {
+			d.remedy = "Another JetStream domain stores the tasks of this mesh. " + outcome.Hint(topology.RoomHint(jetstream.ErrElsewhere))
+		}
 	}
 }
 

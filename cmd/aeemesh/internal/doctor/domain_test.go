@@ -116,3 +116,36 @@ func TestDoctorAsksNoOtherDomainForItsFsync(t *testing.T) {
 		}
 	}
 }
+
+// At a leaf node without the mesh's streams "apply" refuses to make them, since the hub has them.
+func TestDoctorDoesNotAdviseToMakeASecondMesh(t *testing.T) {
+	t.Parallel()
+	hub, leaf := natstest.Leaf(t, 4<<30)
+	says := func(json bool) string {
+		js, err := natsjs.New(natstest.Conn(t, leaf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		d := &doctor{app: printingTo(&out), conn: js.Conn(), role: roleWorker}
+		d.app.Term.JSON = json
+		d.jetStream(t.Context(), js)
+		return out.String()
+	}
+	if got := says(false); !strings.Contains(got, `"aeemesh apply" makes what is missing.`) {
+		t.Errorf("where there is no mesh yet:\n%s", got)
+	}
+	js, err := natsjs.New(natstest.Conn(t, hub))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "doctor sees the hub's", func() bool { return strings.Contains(says(false), "--js-domain") })
+	for _, json := range []bool{false, true} {
+		if got := says(json); strings.Contains(got, `aeemesh apply`) || !strings.Contains(got, "--js-domain") {
+			t.Errorf("where the hub has it:\n%s", got)
+		}
+	}
+}

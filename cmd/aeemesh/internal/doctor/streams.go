@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,7 +51,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		if len(missing) < len(changes) {
 			which = fewNames(missing)
 		}
-		d.tell("streams", d.lacks(), "\"aeemesh apply\" makes what is missing.", "%s missing, %s", term.Counted(len(missing), "stream or bucket is", "streams and buckets are"), which)
+		d.tell("streams", d.lacks(), cmp.Or(d.remedy, "\"aeemesh apply\" makes what is missing."), "%s missing, %s", term.Counted(len(missing), "stream or bucket is", "streams and buckets are"), which)
 	}
 }
 
@@ -97,7 +98,7 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 	case jetstream.ActionNone:
 		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)
 	case jetstream.ActionCreate:
-		d.tell(name, "warn", "\"aeemesh apply\" makes it.", "%s is missing: %s", c.Name, c.About)
+		d.tell(name, "warn", cmp.Or(d.remedy, "\"aeemesh apply\" makes it."), "%s is missing: %s", c.Name, c.About)
 	case jetstream.ActionNewer:
 		if oldest, refuses := c.Refuses(); refuses {
 			d.tell(name, "fail", "Update this aeemesh: until then, its workers do live tasks alone.", "%s gives durable tasks only to workers that know topology %d", c, oldest)
