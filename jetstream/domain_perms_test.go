@@ -69,7 +69,7 @@ func TestAWorkersPermissionsInAnotherDomainSuffice(t *testing.T) {
 	if _, err := seen.New(js, m, time.Minute).Claim(testContext(t), entity, "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "by"); err != nil {
 		t.Errorf("the replay window: %v", err)
 	}
-	held, err := slot.NewStore(js, m, time.Minute).Acquire(testContext(t), entity, 1, "by")
+	held, err := slot.NewStore(js, m, time.Minute).Acquire(testContext(t), entity, 1, "by", nil)
 	if err == nil {
 		err = held.Release(testContext(t))
 	}

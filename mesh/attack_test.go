@@ -134,7 +134,7 @@ func (a *attack) furnish(entity, word string) {
 	to, err := a.m.Reply(entity, "task")
 	no(err)
 	put(to, nil, word)
-	_, err = slot.NewStore(a.admin, a.m, time.Hour).Acquire(ctx, entity, 1, word)
+	_, err = slot.NewStore(a.admin, a.m, time.Hour).Acquire(ctx, entity, 1, word, nil)
 	no(err)
 	_, err = seen.New(a.admin, a.m, 10*time.Minute).Claim(ctx, entity, "id", word)
 	no(err)

@@ -42,6 +42,8 @@ type durableLane interface {
 	// enterSlot gives a slot to a task that has one of the agent's places, if the agent has a limit
 	// across the mesh. It waits for at most patience; 0: until the task ends.
 	enterSlot(t *Task, patience time.Duration) error
+	// noSlots reports whether no task gets a slot because JetStream is away.
+	noSlots() bool
 	// leaveSlot frees the task's slot.
 	leaveSlot(t *Task)
 }

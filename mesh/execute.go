@@ -122,7 +122,9 @@ func (h *host) run(t *Task) {
 			return
 		}
 	}
-	t.begins()
+	if t.begins(); t.done.Load() {
+		return // the sender may have been told that it did not begin
+	}
 	h.events.taskEvent(intents.TaskStarted, t, nil)
 	h.execute(t)
 }
@@ -178,6 +180,12 @@ func notDone(limit time.Duration) *envelope.Error {
 		grain = 10 * time.Millisecond
 	}
 	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit.Round(grain))
+}
+
+// noSlotError returns the error of a task that was not begun because JetStream is away.
+func noSlotError(t *Task) *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnavailable, "nothing was begun: no slot (runtime.concurrency) can be acquired, because JetStream or its bucket aee_slots cannot be reached").
+		WithBackoff(time.Second).NotBegun(t.Envelope)
 }
 
 // handle calls the handler and turns a panic into an error.
@@ -262,11 +270,17 @@ func (h *host) overdue(now time.Time, late []*Task) {
 		waiting[t] = true
 	}
 	for _, t := range late {
-		err := deadlineError(t)
-		if waiting[t] && t.tree.Hop() {
+		ended, err := t.claim(), deadlineError(t)
+		unbegun := waiting[t] || t.placed.Load() && t.waited.Load() == 0 // read after claim: see run
+		if l := h.joined(); unbegun && t.run == nil && l != nil && l.noSlots() {
+			err = noSlotError(t)
+		} else if waiting[t] && t.tree.Hop() {
 			err.Message += "; it did not begin: all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
 		}
-		h.end(t, err)
+		if ended {
+			h.failed(t, err)
+		}
+		t.stop(err)
 	}
 }
 

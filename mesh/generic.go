@@ -39,6 +39,7 @@ type taskSlots interface {
 	Wanted(instance string)
 	Enter(ctx context.Context, t *Task, patience time.Duration) error
 	Leave(t *Task)
+	Away() bool
 	Close()
 }
 

@@ -52,9 +52,13 @@ func (l *lane) enterSlot(t *Task, patience time.Duration) error {
 		return busy(l.host.Entity)
 	case errors.Is(err, slots.ErrClosed):
 		return drainingError(l.host.Entity)
+	case errors.Is(err, slots.ErrAway):
+		return noSlotError(t)
 	}
 	return err
 }
+
+func (l *lane) noSlots() bool { return l.slots != nil && l.slots.Away() }
 
 // leaveSlot frees the task's slot, unless [Task.HoldSlot] keeps it. It is called once when the
 // handler has returned, and once for each HoldSlot.

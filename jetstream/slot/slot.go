@@ -84,25 +84,30 @@ type slotRecord struct {
 
 // Acquire waits for one of limit slots of an entity, until ctx ends. [Store.List] shows
 // holder. Acquire subscribes to changes of the slots instead of only polling them; it
-// serves waiting callers in no particular order.
-func (s *Store) Acquire(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+// serves waiting callers in no particular order. It calls heard, if not nil, each time that the server
+// has answered. An error that may pass is retried.
+func (s *Store) Acquire(ctx context.Context, entity string, limit int, holder string, heard func()) (*Slot, error) {
 	if err := s.check(entity, limit); err != nil {
 		return nil, err
 	}
-	next := s.Try
+	if heard == nil {
+		heard = func() {}
+	}
+	slot, err := s.Try(ctx, entity, limit, holder)
 	for {
-		slot, err := next(ctx, entity, limit, holder)
 		switch {
 		case slot != nil:
 			return slot, nil
+		case err == nil:
+			heard()
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
-		case err != nil && !api.Temporary(err):
+		case !api.Temporary(err):
 			return nil, err
-		case err != nil && !pause.For(ctx, s.lease/8):
+		case !pause.For(ctx, s.lease/8):
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
 		}
-		next = s.wait
+		slot, err = s.wait(ctx, entity, limit, holder, heard)
 	}
 }
 
@@ -207,7 +212,7 @@ func (s *Store) take(ctx context.Context, entity string, slots map[int]slotState
 
 // wait subscribes to changes of the slots until it acquires one. If it returns neither a
 // slot nor an error, the caller has to call it again.
-func (s *Store) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+func (s *Store) wait(ctx context.Context, entity string, limit int, holder string, heard func()) (*Slot, error) {
 	changed := make(chan *nats.Msg, 64)
 	sub, err := s.js.Conn().ChanSubscribe(s.subject(entity, "*"), changed)
 	if err != nil {
@@ -223,6 +228,7 @@ func (s *Store) wait(ctx context.Context, entity string, limit int, holder strin
 		if slot != nil || err != nil {
 			return slot, err
 		}
+		heard()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

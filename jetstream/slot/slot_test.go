@@ -23,7 +23,7 @@ const shortLease = 2 * time.Second
 
 func acquire(t testing.TB, s *slot.Store, limit int, holder string) *slot.Slot {
 	t.Helper()
-	slot, err := s.Acquire(testContext(t), "agent.x", limit, holder)
+	slot, err := s.Acquire(testContext(t), "agent.x", limit, holder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 		s := slot.NewStore(connect(t, srv), subject.Map{}, 0)
 		running.Go(func() {
 			for turn := range turns {
-				slot, err := s.Acquire(ctx, "agent.x", limit, fmt.Sprint("worker ", w))
+				slot, err := s.Acquire(ctx, "agent.x", limit, fmt.Sprint("worker ", w), nil)
 				if err != nil {
 					t.Errorf("worker %d, turn %d: %v", w, turn, err)
 					return
@@ -252,7 +252,7 @@ func TestSlotsOfDifferentLimits(t *testing.T) {
 			t.Errorf("a limit of %d", limit)
 		}
 	}
-	if _, err := s.Acquire(ctx, "agent.*", 1, "w"); err == nil {
+	if _, err := s.Acquire(ctx, "agent.*", 1, "w", nil); err == nil {
 		t.Error("a pattern is no entity")
 	}
 }
@@ -261,15 +261,15 @@ func TestSlotsWithoutTheirBucket(t *testing.T) {
 	t.Parallel()
 	js := start(t)
 	s := slot.NewStore(js, subject.Map{}, 0)
-	if _, err := s.Acquire(testContext(t), "agent.x", 1, "w"); !errors.Is(err, api.ErrNotFound) {
+	if _, err := s.Acquire(testContext(t), "agent.x", 1, "w", nil); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	apply(t, js)
 	acquire(t, s, 1, "w")
-	if _, err := s.Acquire(brief(t), "agent.x", 1, "w"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Acquire(brief(t), "agent.x", 1, "w", nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("none is free: %v", err)
 	}
-	if slot, err := s.Acquire(testContext(t), "agent.y", 1, "w"); err != nil || slot == nil {
+	if slot, err := s.Acquire(testContext(t), "agent.y", 1, "w", nil); err != nil || slot == nil {
 		t.Errorf("of another entity: %v", err)
 	}
 }
@@ -286,7 +286,7 @@ func TestSlotsAcrossARestart(t *testing.T) {
 	ctx, second := testContext(t), slot.NewStore(connect(t, srv), subject.Map{}, shortLease)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		if slot, err := second.Acquire(ctx, "agent.x", 1, "second"); err != nil || slot == nil {
+		if slot, err := second.Acquire(ctx, "agent.x", 1, "second", nil); err != nil || slot == nil {
 			t.Errorf("%+v, %v", slot, err)
 		}
 	})
@@ -362,7 +362,7 @@ func TestASlotIsNotLostByACancelledSearch(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}}, subject.Map{}, 0)
-	got, err := s.Acquire(searching, "agent.x", 1, "worker")
+	got, err := s.Acquire(searching, "agent.x", 1, "worker", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestALostReleaseIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Leave(1)
-	got, err := slot.NewStore(js, subject.Map{}, time.Hour).Acquire(within, "agent.x", 1, "b")
+	got, err := slot.NewStore(js, subject.Map{}, time.Hour).Acquire(within, "agent.x", 1, "b", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -54,6 +55,8 @@ type Slots[T comparable] struct {
 	waiters []*waiter[T]
 	back    []*heldSlot // to be released
 	wanted  time.Time   // when another worker last announced that its tasks wait
+	seeking bool        // acquire runs
+	heard   time.Time   // when the store last answered acquire, or acquire began
 }
 
 type heldSlot struct {
@@ -83,6 +86,8 @@ const (
 	// firstLook is how long after its start a worker that has no slot yet looks for holders
 	// that may have died before.
 	firstLook = time.Second
+	// awayEvery is how often a task that waits for a slot looks whether the store answers.
+	awayEvery = time.Second
 )
 
 var (
@@ -90,6 +95,8 @@ var (
 	ErrFull = errors.New("no slot is free")
 	// ErrClosed is returned by Enter if no more tasks begin.
 	ErrClosed = errors.New("no more tasks begin")
+	// ErrAway is returned by Enter if the store does not answer.
+	ErrAway = errors.New("the slots cannot be reached")
 )
 
 // New returns the slots of a worker that has none yet.
@@ -113,8 +120,8 @@ func (s *Slots[T]) Room() int {
 }
 
 // Enter gives a slot to a task that has a worker's place. It waits for a slot for at most
-// patience; 0: until ctx, the task's context, ends. It fails with the cause of ctx,
-// [ErrFull] or [ErrClosed].
+// patience; 0: until ctx, the task's context, ends, or the store has not answered for as long as a
+// lease lasts. It fails with the cause of ctx, [ErrFull], [ErrClosed] or [ErrAway].
 func (s *Slots[T]) Enter(ctx context.Context, t T, patience time.Duration) error {
 	s.mu.Lock()
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
@@ -127,22 +134,26 @@ func (s *Slots[T]) Enter(ctx context.Context, t T, patience time.Duration) error
 	s.waiters = append(s.waiters, w)
 	s.mu.Unlock()
 	s.Signal()
-	var enough <-chan time.Time
-	if patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		enough = timer.C
-	}
+	enough := time.NewTimer(cmp.Or(patience, awayEvery))
+	defer enough.Stop()
 	var err error
-	select {
-	case <-w.got:
-		return nil
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-enough:
-		err = ErrFull
-	case <-s.over:
-		err = ErrClosed
+	for err == nil {
+		select {
+		case <-w.got:
+			return nil
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-enough.C:
+			switch {
+			case patience > 0:
+				err = ErrFull
+			case s.unheard(s.cfg.Store.Lease()):
+				err = ErrAway
+			}
+			enough.Reset(awayEvery)
+		case <-s.over:
+			err = ErrClosed
+		}
 	}
 	s.mu.Lock()
 	if i := slices.Index(s.waiters, w); i >= 0 {

@@ -119,12 +119,37 @@ func (s *Slots[T]) lookAfterSilent(ctx context.Context, age time.Duration) {
 
 // acquire acquires a slot. After an error it waits for a second, and returns nil.
 func (s *Slots[T]) acquire(ctx context.Context) *slot.Slot {
-	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance)
+	s.mu.Lock()
+	s.seeking = true
+	if s.heard.IsZero() {
+		s.heard = time.Now()
+	}
+	s.mu.Unlock()
+	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance, func() {
+		s.mu.Lock()
+		s.heard = time.Now()
+		s.mu.Unlock()
+	})
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("slot not acquired", "err", err)
 		pause.For(ctx, time.Second)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seeking = false
+	if slot != nil || err == nil || ctx.Err() != nil && time.Since(s.heard) < s.cfg.Store.Late() {
+		s.heard = time.Time{} // else the next search goes on with an outage that is under way
+	}
 	return slot
+}
+
+// Away reports whether a slot is sought, and the store has not answered for some seconds.
+func (s *Slots[T]) Away() bool { return s.unheard(s.cfg.Store.Late()) }
+
+func (s *Slots[T]) unheard(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seeking && time.Since(s.heard) >= d
 }
 
 // keep adds a slot that was just acquired. It ignores nil.
