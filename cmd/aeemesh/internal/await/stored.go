@@ -37,7 +37,11 @@ func SubmitFailed(task *envelope.Envelope, err error) error {
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
-		return outcome.Hinted(err, "Nothing is stored. In a cluster AEE_WORK may be choosing a leader: it takes the task in some seconds, if more than half of its servers run. Where it is missing, \"aeemesh apply\" makes it. \"aeemesh doctor\" says which.")
+		stream := jetstream.StreamWork
+		if strings.Contains(err.Error(), "schedule a task to ") {
+			stream = jetstream.StreamSchedule
+		}
+		return outcome.Hinted(err, "Nothing is stored. In a cluster %s may be choosing a leader: it takes the task in some seconds, if more than half of its servers run. Where it is missing, \"aeemesh apply\" makes it. \"aeemesh doctor\" says which.", stream)
 	}
 	return session.LaneError(err)
 }

@@ -24,6 +24,8 @@ func TestAFailedSubmissionTellsWhetherTheTaskIsStored(t *testing.T) {
 		{jetstream.ErrUncertain, outcome.CodeUncertain, outcome.Failed, "Perhaps it is stored: \"aeemesh result " + task.ID + " agent.x\""},
 		{jetstream.ErrFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Workers make room"},
 		{fmt.Errorf("%s: %w", jetstream.StreamSchedule, jetstream.ErrFull), outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Tasks leave AEE_SCHEDULE"},
+		{fmt.Errorf("a task to aee.work.normal.agent.x: %w", jetstream.ErrUnavailable), envelope.CodeUnavailable, outcome.Failed, "Nothing is stored. In a cluster AEE_WORK may"},
+		{fmt.Errorf("schedule a task to aee.schedule.agent.x.1: %w", jetstream.ErrUnavailable), envelope.CodeUnavailable, outcome.Failed, "Nothing is stored. In a cluster AEE_SCHEDULE may"},
 		{jetstream.ErrAccountFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. No limit of a stream helps"},
 	} {
 		err := SubmitFailed(task, fmt.Errorf("submit: %w", c.err))
