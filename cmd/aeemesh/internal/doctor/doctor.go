@@ -292,7 +292,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		return
 	}
 	if report.Off != "" {
-		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Off)
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not, nor, if it has gone away, live tasks of agents whose workers share a limit (runtime.concurrency, or its default).", "off: %s", report.Off)
 		return
 	}
 	d.tell("jetstream", "ok", "", "on, %s, %s stored", term.Counted(report.Account.Streams, "stream", "streams"), term.Size(report.Account.Store))
