@@ -82,7 +82,7 @@ func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 	if err != nil {
 		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
 	}
-	if slices.ContainsFunc(r.tried, func(w triedWrite) bool { return w.stateID == c.Doc.StateID }) { // it was stored, but the confirmation was lost
+	if slices.ContainsFunc(r.tried, func(w triedWrite) bool { return w.in(c) }) { // it was stored, but the confirmation was lost
 		return r.reload(rec)
 	}
 	v := run.Mine

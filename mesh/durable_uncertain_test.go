@@ -117,11 +117,12 @@ func TestStagedStepsOfAnUncertainCommitAreStoredOnce(t *testing.T) {
 		then             func(context.Context, *mesh.Run) error
 		want             []string
 	}{
-		"and the end":               {true, false, nil, []string{"one", "two"}},
-		"the first write":           {false, false, nil, []string{"one", "two"}},
-		"under a command":           {true, true, nil, []string{"one", "two"}},
-		"and another step":          {true, false, func(ctx context.Context, r *mesh.Run) error { return r.Commit(ctx, step, say("three")) }, []string{"one", "two", "three"}},
-		"and another, staged later": {true, false, func(_ context.Context, r *mesh.Run) error { return r.Stage(step, say("three")) }, []string{"one", "two", "three"}},
+		"and the end":                {true, false, nil, []string{"one", "two"}},
+		"the first write":            {false, false, nil, []string{"one", "two"}},
+		"under a command":            {true, true, nil, []string{"one", "two"}},
+		"the first, under a command": {false, true, nil, []string{"one", "two"}},
+		"and another step":           {true, false, func(ctx context.Context, r *mesh.Run) error { return r.Commit(ctx, step, say("three")) }, []string{"one", "two", "three"}},
+		"and another, staged later":  {true, false, func(_ context.Context, r *mesh.Run) error { return r.Stage(step, say("three")) }, []string{"one", "two", "three"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

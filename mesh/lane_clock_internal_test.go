@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,12 +44,12 @@ func TestNoTaskIsDrawnBeforeTheServersClockIsRead(t *testing.T) {
 
 // offsets answers readings of the server's clock.
 type offsets struct {
-	asked  int
+	asked  atomic.Int64
 	answer func() (offset, bound time.Duration, err error)
 }
 
 func (o *offsets) Offset(context.Context) (time.Duration, time.Duration, error) {
-	o.asked++
+	o.asked.Add(1)
 	return o.answer()
 }
 
@@ -62,18 +63,23 @@ func TestTheServersClockIsAskedUntilItIsRead(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var c serverClock
-		o := &offsets{answer: func() (time.Duration, time.Duration, error) { return 0, 0, errors.New("away") }}
+		begun := time.Now()
+		o := &offsets{answer: func() (time.Duration, time.Duration, error) {
+			if time.Since(begun) <= 3*time.Second {
+				return 0, 0, errors.New("away")
+			}
+			return time.Hour, time.Millisecond, nil
+		}}
 		go c.tend(ctx, o)
-		await := func(what string, d time.Duration, asked int, ahead time.Duration) {
+		await := func(what string, d time.Duration, asked int64, ahead time.Duration) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if got := time.Until(c.now()); o.asked != asked || got != ahead {
-				t.Errorf("%s: asked %d times, the server is %v ahead; want %d, %v", what, o.asked, got, asked, ahead)
+			if got := time.Until(c.now()); o.asked.Load() != asked || got != ahead {
+				t.Errorf("%s: asked %d times, the server is %v ahead; want %d, %v", what, o.asked.Load(), got, asked, ahead)
 			}
 		}
 		await("no answer", 3*time.Second, 3, 0)
-		o.answer = exactly(time.Hour, time.Millisecond).answer
 		await("the first answer", time.Second, 4, time.Hour)
 		await("the reading is fresh", 9*time.Second, 4, time.Hour)
 		await("it is old", time.Second, 5, time.Hour)
@@ -129,14 +135,14 @@ func TestTheServersClockIsReadAnewAfterASuspension(t *testing.T) {
 		t.Errorf("the first reading: %v ahead", ahead)
 	}
 	coarse := exactly(2*time.Hour, time.Second)
-	if ahead := read(coarse); ahead != time.Hour || coarse.asked != 0 {
-		t.Errorf("not suspended: %v ahead, asked %d times", ahead, coarse.asked)
+	if ahead := read(coarse); ahead != time.Hour || coarse.asked.Load() != 0 {
+		t.Errorf("not suspended: %v ahead, asked %d times", ahead, coarse.asked.Load())
 	}
 	last := *c.last.Load()
 	last.local = natstest.Suspended(last.local, -time.Minute) // since then the machine slept for a minute
 	c.last.Store(&last)
-	if ahead := read(coarse); ahead != 2*time.Hour || coarse.asked != 1 {
-		t.Errorf("suspended: %v ahead, asked %d times; want 2h, 1", ahead, coarse.asked)
+	if ahead := read(coarse); ahead != 2*time.Hour || coarse.asked.Load() != 1 {
+		t.Errorf("suspended: %v ahead, asked %d times; want 2h, 1", ahead, coarse.asked.Load())
 	}
 }
 

@@ -396,7 +396,7 @@ func (r *Run) reload(rec *state.Record) error {
 		}
 		if run.Owns(c, r.lane.host.id, r.Epoch()) {
 			for _, w := range r.tried { // at most one of them is stored: each compared with the same revision
-				if stored, _ := c.Follows(&state.Checkpoint{Doc: aaif.State{StateID: w.stateID}}); stored {
+				if w.in(c) {
 					r.staged = r.staged[min(w.staged, len(r.staged)):]
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -16,6 +17,13 @@ type stagedStep struct {
 type triedWrite struct {
 	stateID string
 	staged  int // how many of the staged steps it has applied
+}
+
+// in reports whether the checkpoint is this write or follows it. Behind more than six further
+// writes it is not recognized.
+func (w triedWrite) in(c *state.Checkpoint) bool {
+	stored, _ := c.Follows(&state.Checkpoint{Doc: aaif.State{StateID: w.stateID}})
+	return stored
 }
 
 // Stage ends a step that needs no write of its own: its change is stored with the next

@@ -50,6 +50,10 @@ type failure struct {
 	Err     *envelope.Error `json:"error"`
 }
 
+// maxFailed bounds the error of a failed call in bytes: there may be one for each part that waits for
+// its next try.
+const maxFailed = 4 << 10
+
 // positionFormat is the format of position that this release writes. It reads
 // all older formats.
 const positionFormat = 1
@@ -111,7 +115,7 @@ func (w *work) beginAttempt(scope string) {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
 			return false
 		}
-		if w.plan.Pattern == Swarm && refusedByPerson(&o) {
+		if w.plan.Pattern == Swarm && w.refusedByPerson(&o) {
 			return false
 		}
 		return o.Err != nil && (o.Slot >= len(w.pos.Members) || !slices.Contains(heard, o.Alias)) // a member's alias may equal the name of the agent's model
@@ -121,9 +125,11 @@ func (w *work) beginAttempt(scope string) {
 	})
 }
 
-// refusedByPerson reports whether a person has declined, or has not answered in time.
-func refusedByPerson(o *Outcome) bool {
-	return o.Err != nil && !o.Err.Retryable && (o.Err.Code == envelope.CodeDeclined || o.Err.Code == envelope.CodeTimeout) &&
+// refusedByPerson reports whether a member that is a person has declined, or has not answered in
+// time. A person who was asked instead of a member is none: that member is called again.
+func (w *work) refusedByPerson(o *Outcome) bool {
+	member := slices.ContainsFunc(w.plan.Members, func(p Participant) bool { return p.Alias == o.Alias && p.Ref == o.Entity })
+	return member && o.Err != nil && !o.Err.Retryable && (o.Err.Code == envelope.CodeDeclined || o.Err.Code == envelope.CodeTimeout) &&
 		subject.EntityType(o.Entity) == subject.TypeHuman
 }
 
@@ -215,6 +221,9 @@ func (w *work) failedBefore(key string, o *Outcome) *envelope.Error {
 func (w *work) noteFailure(key string, o *Outcome, problem *envelope.Error) {
 	if w.run == nil {
 		return
+	}
+	if len(problem.Payload()) > maxFailed {
+		problem = short(problem)
 	}
 	w.mu.Lock()
 	w.pos.Failed = append(slices.DeleteFunc(w.pos.Failed, func(f failure) bool { return f.Key == key }), failure{key, o.Tries, o.Durable, problem})

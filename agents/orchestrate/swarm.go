@@ -158,7 +158,9 @@ func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 				if err := fatal(ctx, err); err != nil {
 					return nil, err
 				}
-				unread = err
+				if errors.Is(err, ErrUnanswered) {
+					unread = err
+				}
 			}
 			if err == nil && m.Def != nil && m.Def.Agent.Orchestration != nil && len(m.Def.Agent.Orchestration.Subagents) == 0 {
 				role = m.Def.Agent.Orchestration.Role
@@ -173,7 +175,7 @@ func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 			rest = append(rest, i)
 		}
 	}
-	if judges && len(s.cast.Evaluators) == 0 && s.agentModel == nil && errors.Is(unread, ErrUnanswered) {
+	if judges && len(s.cast.Evaluators) == 0 && s.agentModel == nil && unread != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the strategy best_of_n has no evaluator, unless it is one whose definition cannot be read now: %w", unread)
 	}
 	return rest, nil

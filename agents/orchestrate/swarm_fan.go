@@ -338,6 +338,11 @@ func (f *fan) bounded(e *envelope.Error) *envelope.Error {
 		f.room -= size
 		return e
 	}
+	return short(e)
+}
+
+// short returns an error without its details, and with the beginning of its message.
+func short(e *envelope.Error) *envelope.Error {
 	c := *e
 	c.Details, c.EvidenceRefs, c.Message = nil, nil, clip.Cut(c.Message, maxReason)
 	return &c

@@ -388,6 +388,27 @@ func TestAPersonWhoDeclinedIsNotAskedAgain(t *testing.T) {
 	}
 }
 
+// A member is called again when the swarm is retried, also if a person who was asked instead of it
+// has declined.
+func TestAMemberWhoseFallbackDeclinedIsCalledAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally()
+	r.serve(true, once(c, map[string]string{"agent.a": "E_UNAVAILABLE", "agent.b": "E_UNAVAILABLE"}), "agent.a", "agent.b", "agent.c")
+	r.retries = 1
+	p := plan(t, three(`,{"ref":"human.bob","alias":"bob","role":"fallback"}],"consensus":{"strategy":"majority_vote"}`), extras(`"min_results":2,"tie":"first","steps":{"a":{"max_retries":0},"b":{"max_retries":0,"on_error":"fallback"}}`))
+	r.serve(true, team(p, nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	ask := r.open("human.bob")
+	if err := r.client.AnswerPersonTask(r.ctx(), ask, ask.Task.Reply(envelope.TypeError, envelope.Errorf(envelope.CodeDeclined, "no").Payload())); err != nil {
+		t.Fatal(err)
+	}
+	r.result(task)
+	if want := map[string]int{"agent.a": 2, "agent.b": 2, "agent.c": 1}; !maps.Equal(c.all(), want) {
+		t.Errorf("asked %v, want %v", c.all(), want)
+	}
+}
+
 // A person whose vote cannot change the result is not awaited, and the task is
 // withdrawn.
 func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {

@@ -145,6 +145,8 @@ type unread struct {
 
 func (d *unread) Find(_ context.Context, ref string) (orchestrate.Member, error) {
 	switch {
+	case ref == "file:gone.yaml":
+		return orchestrate.Member{}, orchestrate.ErrUnknown
 	case ref != "file:j.yaml":
 		return orchestrate.Member{Entity: ref}, nil
 	case d.times.Add(-1) >= 0:
@@ -160,10 +162,12 @@ func TestARoleThatCannotBeReadIsWaitedFor(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		times int32
+		more  string // members
 		want  string
 	}{
-		{"once", 1, `{"n":2}`},
-		{"always", 1 << 20, "!E_UNAVAILABLE true"},
+		{"once", 1, "", `{"n":2}`},
+		{"always", 1 << 20, "", "!E_UNAVAILABLE true"},
+		{"always, and another is unknown", 1 << 20, `,{"ref":"file:gone.yaml","alias":"gone"}`, "!E_UNAVAILABLE true"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +177,7 @@ func TestARoleThatCannotBeReadIsWaitedFor(t *testing.T) {
 			r.serve(false, judge("score"), "agent.j")
 			dir := &unread{judge: orchestrate.Member{Entity: "agent.j", Def: definitionOf(t, `{"role":"evaluator"}`)}}
 			dir.times.Store(tt.times)
-			p := plan(t, three(`,{"ref":"file:j.yaml","alias":"j"}],"consensus":{"strategy":"best_of_n"}`), "")
+			p := plan(t, three(`,{"ref":"file:j.yaml","alias":"j"}`+tt.more+`],"consensus":{"strategy":"best_of_n"}`), "")
 			r.serve(false, teamWith(p, nil, orchestrate.Options{Directory: dir}), boss)
 			got := r.ask(`{"text":"go"}`, `{"timeout_ms":20000}`)
 			if got.err != nil {

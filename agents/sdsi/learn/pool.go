@@ -67,11 +67,12 @@ const (
 	tryFor    = 2 * ioTimeout    // how long one pool may delay the others of an agent
 )
 
-// submit queues a change. If the queue is half full it drops plain changes, and if it is full all.
+// submit queues a change. If the queue is half full it drops plain changes, and if it is full all. The
+// bytes bound what comes from clients' payloads only: the other changes are few, and say whether the pool is stored.
 func (p *pool) submit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.full() || c.plain && len(p.queue) >= maxQueue/2 {
+	if p.closed || p.full() && (c.from != "" || len(p.queue) >= maxQueue) || c.plain && len(p.queue) >= maxQueue/2 {
 		if c.done != nil {
 			close(c.done)
 		}

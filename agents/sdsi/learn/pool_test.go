@@ -207,6 +207,9 @@ func TestChangesThatWaitAreBoundedInBytes(t *testing.T) {
 		if n := dropped(50); n != 50 {
 			t.Errorf("%d of 50 more were dropped", n)
 		}
+		if l.Try(t.Context()) == nil {
+			t.Error("a pool that cannot be stored has done what it was asked")
+		}
 		m.mu.Lock()
 		m.bad = ""
 		m.mu.Unlock()
